@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
+
+from synthetic import unit
 
 Numbers = np.ndarray[Any, Any]
 
@@ -37,6 +40,7 @@ class AnchoredOracle:
         self.left: list[tuple[float, Numbers, float]] = []  # of classes that were removed
         self.refreshed_at, self.since = 0.0, 0
         self.shifts = np.zeros((k, width))
+        self.corrected: list[int] = []
 
     @property
     def weight(self) -> Numbers:
@@ -156,6 +160,7 @@ class AnchoredOracle:
 
     def correct(self, image: int, label: int) -> None:
         """An image that was seen before counts for its class and for no other."""
+        self.corrected.append(image)
         self.whole[image] += 1.0 - self.r[image].sum()
         self.r[image] = np.eye(len(self.text))[label]
         self.refit()
@@ -171,8 +176,9 @@ class AnchoredOracle:
         """Recount all images by their final answers, then answer all of them, (n, K)."""
         self.refit()
         self.first_counts, answers = self.counts, self.all_answers()
-        r = np.stack([softmax(each) for each in answers]) ** self.o.power
-        self.r = np.where(r < self.o.floor, 0.0, r)
+        r = softmax(answers, axis=1) ** self.o.power
+        is_corrected = np.isin(np.arange(len(r)), self.corrected)[:, None]
+        self.r = np.where(is_corrected, self.r, np.where(r < self.o.floor, 0.0, r))
         self.whole = self.r.sum(axis=1)
         self.refit()
         return self.all_answers()
@@ -198,14 +204,3 @@ class AnchoredOracle:
         self.final, self.zero_shot = np.delete(self.final, index), np.delete(self.zero_shot, index)
         self.shifts = np.delete(self.shifts, index, 0)
         self.refreshed_at = 0.0
-
-
-def softmax(z: Numbers) -> Numbers:
-    """Probabilities."""
-    odds = np.exp(z - z.max())
-    return np.asarray(odds / odds.sum())
-
-
-def unit(row: Numbers) -> Numbers:
-    """A vector of unit length."""
-    return np.asarray(row / np.linalg.norm(row))

@@ -61,7 +61,7 @@ class Answering(Nearest):
 
 
 def spoiled(name: str, spoil: Callable[[Any, Any], Any], **members: Any) -> type[Answering]:
-    """A method whose logits go through ``spoil(self, logits)``."""
+    """A method whose logits z go through ``spoil(self, z)``."""
     return type(name, (Answering,), {"__doc__": name, "spoil": spoil, **members})
 
 
@@ -75,10 +75,6 @@ def _same_array(method: Any, logits: Any) -> Any:
     method.board = logits if board is None or board.shape != logits.shape else board
     method.board[:] = logits
     return method.board
-
-
-def _in_single(_: Any, logits: Any) -> Any:
-    return array_namespace(logits).astype(logits, array_namespace(logits).float32)
 
 
 def _log_of_zero(_: Any, logits: Any) -> Any:
@@ -96,31 +92,19 @@ def _counted(method: Any, logits: Any) -> Any:
     return logits * (1.0 + 1e-9 * method.count)
 
 
-def _first_preferred(_: Any, logits: Any) -> Any:
-    return logits + array_namespace(logits).asarray([1.0] + [0.0] * (logits.shape[0] - 1))
-
-
-def _shared_count(counts: Any) -> Callable[[Any, Any], Any]:
-    return lambda method, logits: logits * (1.0 + 1e-9 * next(counts))
-
-
-def _unseeded(_: Any, logits: Any) -> Any:
-    return logits + 1e-9 * np.random.default_rng().standard_normal(logits.shape)
-
-
-Unseeded = spoiled("Unseeded", _unseeded)
-GloballyRandom = spoiled("GloballyRandom", lambda self, logits: logits + 0.0 * np.random.random())
-SharedState = spoiled("SharedState", _shared_count(itertools.count()))  # of all adapters
-SharesWithCopies = spoiled("SharesWithCopies", _shared_count(itertools.count()))
+STEPS = itertools.count()  # of all adapters together
+Unseeded = spoiled("Unseeded", lambda self, z: z + 1e-9 * np.random.default_rng().random(z.shape))
+GloballyRandom = spoiled("GloballyRandom", lambda self, z: z + 0.0 * np.random.random())
+SharedState = spoiled("SharedState", lambda self, z: z * (1.0 + 1e-9 * next(STEPS)))
 WritesToTask = spoiled("WritesToTask", _moved_text)  # the caller's array
 ReusesLogits = spoiled("ReusesLogits", _same_array)  # earlier predictions change with it
-TwoDimensional = spoiled("TwoDimensional", lambda self, logits: logits[None, :])
-ForgetsDtype = spoiled("ForgetsDtype", _in_single)
+TwoDimensional = spoiled("TwoDimensional", lambda self, z: z[None, :])
+ForgetsDtype = spoiled("ForgetsDtype", lambda self, z: np.asarray(z, dtype=np.float32))
 TakesLogOfZero = spoiled("TakesLogOfZero", _log_of_zero)  # where the scale is huge
 RemembersAll = spoiled("RemembersAll", _remembered)
 ForgetsToSave = spoiled("ForgetsToSave", _counted, _not_saved=Nearest._not_saved | {"count"})
-PrefersFirst = spoiled("PrefersFirst", _first_preferred)
-FallsBackToNumpy = spoiled("FallsBackToNumpy", lambda self, logits: np.asarray(logits))
+PrefersFirst = spoiled("PrefersFirst", lambda self, z: z + np.eye(len(z))[0])
+FallsBackToNumpy = spoiled("FallsBackToNumpy", lambda self, z: np.asarray(z))
 DiffersOnTorch = spoiled(  # it rounds differently there
     "DiffersOnTorch", lambda self, z: z if isinstance(z, np.ndarray) else z * (1.0 + 1e-6)
 )
@@ -189,13 +173,13 @@ class NotPicklable(Nearest):
 
 
 class IgnoresClassChanges(Answering):
-    """Keeps one number per class and does not follow when classes change."""
+    """Keeps the number of classes that it began with."""
 
-    spoil = lambda self, logits: logits + self.bias  # noqa: E731
+    spoil = lambda self, z: z + np.zeros(self.n_first)  # noqa: E731
 
     def reset(self) -> None:
         super().reset()
-        self.bias = 0.0 * self.task.text_features[:, 0]
+        self.n_first = self.task.n_classes
 
 
 class RemovesWrongClass(Nearest):
@@ -210,14 +194,10 @@ class RemovesWrongClass(Nearest):
         return self._predicted(100.0 * (means @ feature), facts)
 
 
-class RemembersFirstTask(Answering):
+class RemembersFirstTask(IgnoresClassChanges):
     """Puts classes that were added later, even before the first sample, at a disadvantage."""
 
     spoil = lambda self, z: z + 0.1 * (self.n_first - self.task.n_classes) * z**2  # noqa: E731
-
-    def reset(self) -> None:
-        super().reset()
-        self.n_first = self.task.n_classes
 
 
 class LosesOnFinishing(Nearest):

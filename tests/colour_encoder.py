@@ -24,9 +24,7 @@ class ColourEncoder:
     width = 4
     preprocessing = Preprocessing(16, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
     logit_scale = 20.0
-    logit_bias = 0.0
     fingerprint = "colours-1"
-    source = "tests"
 
     def __init__(self) -> None:
         self.calls: list[int] = []  # images per call

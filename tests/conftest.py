@@ -12,6 +12,7 @@ import pytest  # noqa: E402  (NumPy must find the variables set)
 from hypothesis import settings  # noqa: E402
 
 from crg import parts  # noqa: E402
+from crg.methods import registry  # noqa: E402
 
 # At home hypothesis looks for new examples; where others wait for the answer it repeats itself.
 settings.register_profile("CI", derandomize=True)
@@ -41,6 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def own_text_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tests keep their text features away from the user's."""
     os.environ["CRG_CACHE"] = str(tmp_path_factory.mktemp("text-cache"))
+
+
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods that a test registers are removed after it."""
+    monkeypatch.setattr(registry, "_methods", registry.registered())
 
 
 @pytest.fixture(params=["compiled", "plain"])

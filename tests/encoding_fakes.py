@@ -41,10 +41,9 @@ class HashEncoder:
     """Features that are a hash of what they are made of: any other byte gives others."""
 
     def __init__(self, name: str = "hash", fingerprint: str = "weights of hash") -> None:
-        self.name, self.width, self.fingerprint, self.source = name, WIDTH, fingerprint, "made up"
+        self.name, self.width, self.fingerprint = name, WIDTH, fingerprint
         self.preprocessing = Preprocessing(8, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-        self.logit_scale, self.logit_bias = 50.0, -1.5
-        self.encoded = 0  # images
+        self.logit_scale, self.encoded = 50.0, 0  # images
 
     def encode_images(self, pixels: Pixels) -> Vectors:
         self.encoded += len(pixels)

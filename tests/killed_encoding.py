@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from crg.encoding import Wording, encode, job
+from crg.encoding import job
 from crg.images.image_set import ImageSet
-from crg.images.views import Recipe
-from encoding_fakes import HashEncoder, contents, dot_files
+from encoding_fakes import contents, dot_files, run
 
 _OPERATIONS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "chmod", "close")
 
@@ -27,8 +26,7 @@ _OPERATIONS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "chmod", 
 def run_job(images: ImageSet, folder: Path) -> None:
     """Encode in blocks of five."""
     with mock.patch.object(job, "images_per_block", lambda views: 5):
-        options: dict[str, Any] = {"batch": 4, "workers": 0, "skip_unreadable": True}
-        encode(images, HashEncoder(), Recipe(2), folder, wording=Wording(cache=None), **options)
+        run(images, folder, batch=4, workers=0)
 
 
 def kill_at(moment: int) -> None:

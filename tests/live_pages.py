@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,13 +166,7 @@ class Page:
 
 
 def until(holds: Callable[[], Any]) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        try:
-            if holds():
-                return
-        except StaleElementReferenceException:
-            pass  # the page has just redrawn it
-        time.sleep(0.02)
-    assert holds()
+    """Wait until something holds on a page, which may be redrawn."""
+    ignored = [StaleElementReferenceException]
+    waiting = WebDriverWait(holds, 20, 0.02, ignored)  # type: ignore[type-var]
+    waiting.until(lambda _: holds(), "it never came true")

@@ -72,15 +72,6 @@ def make_imagenet_v2(root: Path) -> Path:
     return images
 
 
-def make_imagenet_a(root: Path) -> Path:
-    """ImageNet-A: two of the three classes of classnames.txt, and its README."""
-    images = root / "imagenet-adversarial/imagenet-a"
-    put_all(images / wnid / "0.1_x.jpg" for wnid in (WNIDS[2], WNIDS[0]))
-    put(images / "README.txt", "about these images")
-    put(root / "imagenet-adversarial/classnames.txt", CLASS_NAMES)
-    return images
-
-
 def put_all(paths: Iterable[Path]) -> None:
     """An image at each of the paths."""
     for path in paths:

@@ -44,9 +44,9 @@ ROWS = '[[row]]\nmethod = "tda"\n\n[[row]]\nmethod = "crg"\n'
 FILES = "[[data]]\nfiles = true\n"
 
 
-def save_experiment(folder: Path, text: str = f"{ROWS}\n{FILES}", name: str = "small") -> Path:
+def save_experiment(folder: Path, text: str = f"{ROWS}\n{FILES}") -> Path:
     """The file of an experiment."""
-    path = folder / f"{name}.toml"
+    path = folder / "small.toml"
     path.write_text(text)
     return path
 
@@ -57,7 +57,7 @@ def save_store(folder: Path, dataset: str = "dtd", model: str = "RN50:openai") -
     return folder
 
 
-def planned(folder: Path, text: str = f"{ROWS}\n{FILES}", plugins: tuple[str, ...] = ()) -> Plan:
+def planned(folder: Path, text: str = f"{ROWS}\n{FILES}") -> Plan:
     """The plan of an experiment on the streams in ``folder/data``, of which there is one."""
     data = folder / "data"
     data.mkdir(exist_ok=True)
@@ -65,7 +65,7 @@ def planned(folder: Path, text: str = f"{ROWS}\n{FILES}", plugins: tuple[str, ..
         save_stream(data / "stream.npz")
     design = read_design(save_experiment(folder, text))
     sources = find_sources(design, discover([data]), folder / "bench")
-    return plan(design, sources, folder / "bench", plugins)
+    return plan(design, sources, folder / "bench")
 
 
 def spec(

@@ -38,9 +38,7 @@ def table() -> Book:
     for source in (0, 1):
         for label, n in (("zero_shot", 100), ("tda", 60), ("crg", 150), (NASTY, 104), ("gda", 180),
                          ("crg, tuned", 170)):  # fmt: skip
-            bins = [[80, 0.3, 0.2], [70, 0.6, 0.5], [50, 0.9, 0.7]]
-            book.add(label, share(n), share(100), source=source, reliability=bins, purity=0.5,
-                     peak_bytes=2_000_000)  # fmt: skip
+            book.add(label, share(n), share(100), source=source, purity=0.5, peak_bytes=2_000_000)
     book.refuse("tpt", "Method 'tpt' needs a text encoder: give a store.")
     image = {"id": "1", "png": base64.b64encode(PNG.getvalue()).decode(), "truth": "red <b>star",
              "answers": {"zero_shot": "red heart", "crg": "red <b>star"}}  # fmt: skip
@@ -86,7 +84,7 @@ def streams() -> Book:
     book = Book(METHODS, "streams", name="streams", sources=(TEXTURES,), settings=settings)
     for place in (0, 1):
         for label, n in (("zero_shot", 100), ("tda", 110), ("crg", 140 - 60 * place)):
-            book.add(label, share(n), share(100), setting=place)
+            book.add(label, share(n), share(100), setting=place, outside_auroc=0.9)
     return book
 
 
@@ -99,19 +97,10 @@ def sweep() -> Book:
     return book
 
 
-def heat() -> Book:
-    """Two numbers varied."""
-    rows = [Variant(f"a={a}, b={b}", "crg", {"a": a, "b": b}) for a in (1, 2) for b in (0.1, 0.2)]
-    book = Book(rows, "heat", name="heat", sources=(SHAPES,))
-    for place, row in enumerate(rows):
-        book.add(row.label, share(110 + 5 * place), share(100))
-    return book
-
-
-def ablation(**more: object) -> Book:
+def ablation() -> Book:
     """Parts added one by one."""
     rows = [Variant("cache", "crg", {"g": False}), Variant("all", "crg", {"g": True})]
-    book = Book(rows, "waterfall", sources=(SHAPES,), **{"name": "ablation", **more})  # type: ignore[arg-type]
+    book = Book(rows, "waterfall", sources=(SHAPES,), name="ablation")
     for label, n in (("cache", 110), ("all", 150)):
         book.add(label, share(n), share(100), options={"g": label == "all"})
     return book
@@ -120,7 +109,7 @@ def ablation(**more: object) -> Book:
 @functools.cache
 def every_experiment() -> list[Experiment]:
     """One of each kind, read from files."""
-    books = (table(), cold_start(), noise(), streams(), sweep(), heat(), ablation())
+    books = (table(), cold_start(), noise(), streams(), sweep(), ablation())
     with tempfile.TemporaryDirectory() as folder:
         paths = [book.write(Path(folder, f"{n}.jsonl")) for n, book in enumerate(books)]
         return read_experiments(paths)

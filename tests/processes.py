@@ -1,10 +1,15 @@
-"""Waiting for other processes."""
+"""Commands in this process, and waiting for other ones."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from crg.cli import main
 
 
 def is_gone(pid: int) -> bool:
@@ -21,3 +26,10 @@ def wait_until(came_true: Callable[[], bool]) -> None:
     while not came_true():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def called(*words: str, code: int = 0, **more: Any) -> Result:
+    """A command that ends with this exit code, and what it said."""
+    done = CliRunner().invoke(main, words, **more)
+    assert done.exit_code == code, done.output
+    return done

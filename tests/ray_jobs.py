@@ -16,15 +16,13 @@ from msgspec.structs import replace
 
 from crg import InputError
 from crg.encoders.base import Encoder, Vectors
-from crg.encoding import Wording, encode
 from crg.encoding import job as encoding_job
 from crg.engine import ray as engine_ray
-from crg.engine.processes import run_all
 from crg.engine.ray import encode_on_ray, run_all_on_ray
+from crg.engine.worker import attempt
 from crg.images.preprocessing import Pixels
-from crg.images.views import Recipe
 from crg.results.schema import RunSpec
-from encoding_fakes import HashEncoder, contents, dot_files
+from encoding_fakes import HashEncoder, contents, dot_files, run
 from made_experiments import answers, n_struck, save_deadly, spec
 from made_files import save_plugin, save_stream
 
@@ -55,19 +53,14 @@ def grid(place: Path) -> list[RunSpec]:
 
 
 def encoded(place: Path, out: str, load: Callable[[], Encoder] | None, bad: int = -1) -> str:
-    """Encode 60 images, on Ray if there is ``load``; the complaint, or nothing."""
+    """Encode 60 images, on Ray if there is ``load``; the complaint, or the images left out."""
     images = dot_files(place / "images", 60, [bad])
     on_ray = functools.partial(encode_on_ray, workers=_TWO, load=load)
     try:
-        encode(
-            *(images, HashEncoder(), Recipe(2), place / out),
-            wording=Wording(cache=None),
-            workers=_TWO,
-            run=on_ray if load else None,
-        )
+        done = run(images, place / out, workers=_TWO, run=on_ray if load else None)
     except InputError as error:
         return str(error)
-    return ""
+    return " ".join(name for name, _ in done.skipped)
 
 
 def on_a_new_cluster(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
@@ -75,7 +68,7 @@ def on_a_new_cluster(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
     started: list[int] = []
     runs = run_all_on_ray(specs, _TWO, on_progress=lambda each, *_: started.append(int(each.key)))
     there = answers(runs)
-    here = answers(run_all(specs))  # where it has struck already
+    here = answers((each, attempt(each)) for each in specs)  # where it has struck already
     ended = not ray.is_initialized()
     deadly = functools.partial(OnceDeadlyEncoder, place / "marker")
     return {
@@ -104,7 +97,7 @@ def on_the_users_cluster(place: Path, path: str) -> dict[str, Any]:
         "first": first,
         "free again": ray.get(ray.remote(num_cpus=_TWO)(lambda: True).remote(), timeout=60),
         "weights": encoded(place, "other", functools.partial(HashEncoder, "hash", "new")),
-        "unreadable": encoded(place, "corrected", HashEncoder, bad=33),
+        "unreadable": encoded(place, "fewer", HashEncoder, bad=33),
         "corrected": encoded(place, "corrected", HashEncoder),
         "left alone": ray.is_initialized(),
     }

@@ -84,11 +84,9 @@ def saved(name: str, seed: int = 0) -> str:
 @functools.cache
 def exported(name: str, int8: bool = False) -> Path:
     """A folder with that model for ONNX Runtime, made once, for tests that only read it."""
-    from crg.datasets import load_dataset
     from crg.encoders.export import export
 
-    tests = load_dataset("shapes", limit=20) if int8 else None
-    return Path(export(saved(name), _once() / f"{name}{'-8' if int8 else ''}", tests)["folder"])
+    return Path(export(saved(name), _once() / f"{name}{'-8' if int8 else ''}", int8)["folder"])
 
 
 def check_alone_and_together(encoder: Any) -> None:

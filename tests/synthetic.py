@@ -1,4 +1,4 @@
-"""A small labelled stream of synthetic features, for tests and benchmarks."""
+"""Small streams of synthetic features, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from crg.features.files import Features
 from crg.types import Task
 
 Numbers = np.ndarray[Any, Any]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 # Squared lengths measured on CLIP ViT-B/32 features of four benchmarks: the part that all
 # images (or all texts) share, and the part that separates classes.
@@ -43,7 +44,7 @@ def gaussian_stream(
     values = np.arange(1, width - 1) ** -_DECAY
     # gives standard normal rows a covariance of trace one, (D - 2, D)
     spread = np.asarray(np.sqrt(values / values.sum())[:, None] * basis[:, 2:].T)
-    means = _unit(rng.standard_normal((n_classes, width - 2)) @ spread)
+    means = unit(rng.standard_normal((n_classes, width - 2)) @ spread)
     labels = rng.integers(n_classes, size=n)
     noise_length = math.sqrt(1.0 - _SHARED_IMAGE - _CLASS_IMAGE)
     images = (
@@ -51,7 +52,7 @@ def gaussian_stream(
         + math.sqrt(_CLASS_IMAGE) * means[labels]
         + noise_length * (rng.standard_normal((n, width - 2)) @ spread)
     )
-    own = _unit(rng.standard_normal((n_classes, width - 2)) @ spread)
+    own = unit(rng.standard_normal((n_classes, width - 2)) @ spread)
     class_part = agreement * means + math.sqrt(1.0 - agreement**2) * own
     text = math.sqrt(_SHARED_TEXT) * shared_text + math.sqrt(_CLASS_TEXT) * class_part
     names = tuple(f"class {k:02d}" for k in range(n_classes))
@@ -62,11 +63,30 @@ def gaussian_stream(
 def _views(rng: np.random.Generator, images: Numbers, n_views: int, spread: Numbers) -> Numbers:
     """Unit images (N, D), or (N, V, D) with the image itself as the first view."""
     if n_views == 1:
-        return _unit(images)
+        return unit(images)
     jitter = 0.3 * (rng.standard_normal((len(images), n_views, len(spread))) @ spread)
     jitter[:, 0, :] = 0.0
-    return _unit(images[:, None, :] + jitter)
+    return unit(images[:, None, :] + jitter)
 
 
-def _unit(rows: Numbers) -> Numbers:
+def clustered(
+    seed: int, n: int, n_classes: int = 10, width: int = 32, n_views: int = 1
+) -> tuple[Floats, Floats]:
+    """Text (K, D) and views (n, V, D) of noisy clusters, all of unit length.
+
+    The noise falls along the stream, so that later images are more confident and
+    keep throwing earlier ones out of a cache.
+    """
+    rng = np.random.default_rng(seed)
+    centres = unit(rng.normal(size=(n_classes, width)))
+    text = unit(centres + 0.12 * rng.normal(size=centres.shape))
+    noise = np.linspace(0.35, 0.12, n)[:, None]
+    images = centres[rng.integers(n_classes, size=n)] + noise * rng.normal(size=(n, width))
+    views = images[:, None, :] + 0.1 * rng.normal(size=(n, n_views, width))
+    views[:, 0, :] = images
+    return text, unit(views)
+
+
+def unit(rows: Floats) -> Floats:
+    """Rows of unit length."""
     return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))

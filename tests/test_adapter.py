@@ -21,7 +21,7 @@ import crg
 from crg.parts.gaussian import Gaussian
 from crg.parts.state import Stateful
 from sentences import check_refused
-from streams import clustered
+from synthetic import clustered
 
 METHODS = ("anchored", "crg", "dpe", "tda")
 INSIDE = ("/crg/methods/", "/crg/parts/", "/crg/ops.py", "/crg/adapter.py")

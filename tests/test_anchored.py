@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,9 @@ from anchored_oracle import AnchoredOracle
 from crg.evaluate import run
 from crg.features.files import Features
 from crg.parts.soft_counts import spread
-from streams import clustered, unit
+from synthetic import clustered, unit
 
 TOLERANCE = {"float64": 1e-8, "float32": 1e-4}
-FILES = Path(__file__).parents[2] / "shared" / "features"
 
 
 class Pair:
@@ -41,6 +39,11 @@ class Pair:
             assert got.label == expected.argmax()
         self.n_changed += got.label != int((self.plain.text @ np.asarray(rows[0])).argmax())
 
+    def correct(self, image: int, label: int) -> None:
+        """One correction for both; the adapter counts images from 1."""
+        self.adapter.correct(image + 1, f"class {label}")
+        self.plain.correct(image, label)
+
     def add_class(self, name: str, text: Any) -> None:
         """One class more for both."""
         self.adapter.add_class(name, text)
@@ -54,11 +57,11 @@ class Pair:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("width", [24, 96])
-def test_equals_its_plain_form_over_2000_images(dtype: str, width: int) -> None:
+@pytest.mark.parametrize(("width", "scale"), [(24, 20.0), (96, 100.0)])
+def test_equals_its_plain_form_over_2000_images(dtype: str, width: int, scale: float) -> None:
     """Labels and logits agree at every step, with classes coming and going."""
     text, stream = clustered(seed=3, n=2000, n_classes=14, width=width)
-    pair = Pair(text[:10], dtype)
+    pair = Pair(text[:10], dtype, scale)
     for place, views in enumerate(stream.astype(dtype)):
         if place % 300 == 150:
             pair.add_class(f"late {place}", text[10 + place // 300 % 4])
@@ -83,30 +86,18 @@ def test_equals_its_plain_form_over_2000_images(dtype: str, width: int) -> None:
     ids=str,
 )
 def test_equals_its_plain_form_with_other_options(dtype: str, options: dict[str, Any]) -> None:
-    """The agreement does not hang on the default constants, nor on a single view."""
+    """The agreement does not hang on the default constants, nor on a single view.
+
+    Some views contradict the original, so often that for a while they are left out.
+    """
     n_views = 5 if "views" in options else 1
     text, stream = clustered(seed=5, n=400, n_classes=8, width=24, n_views=n_views)
+    stream[40:90, 1:] *= -1.0
     pair = Pair(text, dtype, **options)
     for place, views in enumerate(stream.astype(dtype)):
         if place == 300:
             pair.remove_class("class 2")
         pair.step(views)
-
-
-def test_views_that_contradict_the_original_are_left_out() -> None:
-    """Where the mean of the views says something else too often, the original is taken."""
-    text, stream = clustered(seed=8, n=60, n_classes=6, width=24, n_views=1)
-    noise = np.random.default_rng(0).normal(size=(60, 8, 24))
-    views = np.concatenate([stream, unit(noise)], axis=1)
-    task = crg.Task([str(k) for k in range(6)], text, 20.0)
-    adapter = crg.create("anchored", task)
-    for image in views[:-1]:
-        adapter.step(image)
-    method: Any = adapter._method
-    assert method.n_agreed < 0.85 * method.n_views
-    np.testing.assert_array_equal(method._feature(views[-1]), views[-1, 0])
-    always = crg.create("anchored", task, views="always")
-    assert not np.allclose(always._method._feature(views[-1]), views[-1, 0])  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("half_life", [0.0, 30.0])
@@ -116,9 +107,7 @@ def test_corrections_take_back_what_the_image_counted(half_life: float) -> None:
     pair = Pair(text, "float64", half_life=half_life)
     for place, views in enumerate(stream[:120] if half_life else stream):
         for image in {40: (39, 20, 3), 90: (89, 70, 3), 200: (199, 180, 3)}.get(place, ()):
-            label = (image + place) % 8
-            pair.adapter.correct(image + 1, f"class {label}")  # which counts images from 1
-            pair.plain.correct(image, label)
+            pair.correct(image, (image + place) % 8)
         pair.step(views[0])
 
 
@@ -173,47 +162,20 @@ def test_flat_probabilities_leave_zero_shot_as_it_is() -> None:
         np.testing.assert_allclose(adapter.step(x).logits, 0.01 * text @ x)
 
 
-@pytest.mark.parametrize("name", ["dtd", "caltech50"])
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_equals_its_plain_form_on_real_features(name: str, dtype: str) -> None:
-    """The same on a stream of CLIP features, where they are available."""
-    if not (FILES / f"{name}.npz").exists():
-        pytest.skip("no real feature files here")
-    features = crg.read_features(FILES / f"{name}.npz")
-    pair = Pair(features.task.text_features, dtype, features.task.logit_scale)
-    n = 600 if dtype == "float32" else len(features)
-    for row in np.random.default_rng(0).permutation(len(features))[:n]:
-        pair.step(features.views(int(row))[0])
-
-
-def test_a_second_pass_counts_each_image_once_by_its_answer() -> None:
-    """The sums are those of all images, each with its answer by all of them to the power."""
-    text, images = clustered(seed=3, n=120, n_classes=6, width=24)
-    task = crg.Task([f"class {k}" for k in range(6)], text, 20.0)
-    stream, adapter = list(enumerate(images, 1)), crg.create("anchored", task)
-    adapter.step_many(images)
-    adapter.correct(7, "class 0")  # which refreshes the Gaussian
-    answers = np.stack([adapter.answer(views).probs for _, views in stream])
-    counts = np.where(answers**1.5 < 1e-3, 0.0, answers**1.5)
-    counts[6] = np.eye(6)[0]  # what a person said of the seventh
-    list(adapter.second_pass(stream))
-    seen = adapter._method.seen  # type: ignore[attr-defined]
-    np.testing.assert_allclose(seen.counts, counts.sum(axis=0), rtol=1e-5)
-    np.testing.assert_allclose(seen.sums, counts.T @ images[:, 0], rtol=1e-4, atol=1e-5)
-    assert seen.n_images == 120 == adapter.n_steps
-
-
 def test_a_second_pass_equals_its_plain_form() -> None:
-    """All images are recounted by their answers and answered again, with the spread as it was."""
+    """All images are recounted by their answers, or as corrected, with the spread as it was."""
     text, images = clustered(seed=7, n=300, n_classes=9, width=24)
     pair = Pair(text, "float64")
     for views in images:
         pair.step(views[0])
+    pair.correct(6, 0)
     expected = pair.plain.second_pass()
     got = np.stack([each.logits for each in pair.adapter.second_pass(list(enumerate(images, 1)))])
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
     method: Any = pair.adapter._method
     assert method.spread == pytest.approx(pair.plain.u)
+    np.testing.assert_allclose(method.seen.counts, pair.plain.counts, rtol=1e-8)
+    assert method.seen.n_images == 300 == pair.adapter.n_steps
     assert spread(method.seen.counts) > method.spread  # final answers are sharper
 
 

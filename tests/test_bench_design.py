@@ -23,6 +23,7 @@ from crg.streams import ORDERS
 from crg.types import InputError
 from documents import ROOT, code_blocks
 from made_experiments import FILES, ROWS, save_experiment
+from sentences import check_refused
 
 WHOLE = """
 title = "A title"
@@ -60,7 +61,6 @@ MISTAKES = {
     "figure = 'sweep'": "figure is 'sweep': it needs x in the rows that it shows, or choose",
     "figure = 'shots'\n[[row]]\nmethod = 'tda'\nx = 0": "it needs x above 0 in the rows",
     "figure = 'noise'\n[[setting]]\nmislabelled = 0.5": "it needs x in every setting, or choose",
-    "figure = 'heat'\n[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'crg'": "it needs two numeric",
     "[[row]]\nmethod = 'tda'\nlable = 'a'": "row 1: there is no key 'lable': did you mean 'label'",
     "[[row]]\nmethod = 'tda'\nx = 'far'": "row 1.x: expected `float | null`, got `str`: corr",
     "[[row]]\nmethod = 'tda'\nlabel = 'zero_shot'": "zero_shot is the label of plain zero-shot",
@@ -118,8 +118,6 @@ def test_mistakes_are_reported_with_file_place_and_remedy(text: str, tmp_path: P
         read_design(path)
     assert str(caught.value).startswith(str(path)) and MISTAKES[text] in str(caught.value)
     assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="does not exist"):
-        read_design(tmp_path / "nothing.toml")
 
 
 @pytest.mark.parametrize(
@@ -168,5 +166,6 @@ def test_methods_are_chosen_and_added(tmp_path: Path) -> None:
         assert found == {"zero_shot", chosen}
         new = ["dpe"] if asked == "dpe" else []
         assert [row.label for row in whole.rows] == ["zero_shot", "tda", "crg", "small", *new]
-    with pytest.raises(InputError, match="two rows are called 'tda'"):
-        with_methods(design, [RowDesign("tda", "tda", {"positive_size": 2})])
+    other = RowDesign("tda", "tda", {"positive_size": 2})
+    check_refused("two rows are called 'tda'", with_methods, design, [other])
+    check_refused("does not exist", read_design, tmp_path / "nothing.toml")

@@ -8,20 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
-from crg.bench.design import DataDesign, read_design
+from crg.bench.design import read_design
 from crg.bench.plan import count_runs, plan
-from crg.bench.sources import discover, find_sources
-from crg.methods.registry import whole_config
+from crg.bench.sources import find_sources
 from crg.results.schema import Cell, Outline, decode, encode
 from crg.streams import Scenario
-from crg.types import InputError
-from documents import ROOT
 from made_experiments import FILES, ROWS, planned, save_experiment
 from made_files import raw_values, save_raw, save_stream
 
-EXPERIMENTS = ROOT / "experiments"
 GDA = "[[row]]\nmethod = 'gda'\n"
 FEW = {"few_features": raw_values()["image_features"][:6], "few_labels": np.arange(6) % 3}
 
@@ -64,8 +59,8 @@ CLEAN = "[[data]]\nshapes = ['clean']\nimages = 4\nviews = 1\n"
 @pytest.mark.parametrize(
     ("label", "text", "changes", "why"),
     [
-        ("gda", f"{GDA}{FILES}", {}, "store few_features and few_labels in"),
-        ("crg", f"{ROWS}{FILES}", {"labels": None}, "mine has no labels: store labels in it."),
+        ("gda", f"{GDA}{FILES}", {}, "of mine with few_features and few_labels"),
+        ("crg", f"{ROWS}{FILES}", {"labels": None}, "mine has no labels: store them in"),
         ("gda", GDA + CLEAN, {}, "ask for shots beside the shapes in [[data]]."),
         ("3", f"{SHOTS.format(3)}{FILES}", FEW, "mine has at most 2 labelled images per class"),
         ("2", f"{SHOTS.format(2)}{FILES}", FEW, None),
@@ -82,22 +77,6 @@ def test_what_a_method_lacks_is_the_reason_why_it_is_not_run(
     assert why in reasons[0] if why else reasons == []
     assert all((cell.key is None) == (why is not None) for cell in _cells(outline, label))
     assert label != "gda" or outline.rows[1].needs == ("labelled images",)
-
-
-def test_a_file_that_nobody_named_and_nobody_can_use_is_missing(tmp_path: Path) -> None:
-    """The others are planned; it, like a missing dataset, is a source without cells, and why."""
-    bad = _data(tmp_path, "good") / "bad.npz"
-    save_raw(bad, image_features=np.full((12, 8), np.nan))
-    text = f'{ROWS}[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n{FILES}'
-    outline = planned(tmp_path, text).outline
-    absent, broken, good = outline.sources
-    assert "crg encode dtd" in str(absent.missing)
-    assert broken.name == "bad" and str(broken.missing).startswith(f"{bad}: ")
-    assert good.missing is None and {cell.source for cell in outline.cells} == {2}
-    design = read_design(save_experiment(tmp_path))
-    named = find_sources(design, discover([bad]), tmp_path)
-    with pytest.raises(InputError, match=r"bad\.npz: "):
-        plan(design, named, tmp_path)
 
 
 def test_methods_that_forget_run_in_one_order(tmp_path: Path) -> None:
@@ -177,20 +156,3 @@ def test_shapes_are_rendered_once(tmp_path: Path) -> None:
     again = plan(design, sources, tmp_path)
     assert again.outline == first.outline
     assert count_runs(design, sources) == len(first.specs)
-
-
-@pytest.mark.parametrize("name", [path.stem for path in sorted(EXPERIMENTS.glob("*.toml"))])
-def test_keys_are_unique(name: str, tmp_path: Path) -> None:
-    """In every experiment of the project, runs of one key are the same, and others are not."""
-    text = (EXPERIMENTS / f"{name}.toml").read_text()
-    save_raw(_data(tmp_path) / "few.npz", **FEW)
-    design = read_design(save_experiment(tmp_path, text))
-    design = replace(design, data=(DataDesign(files=True),))
-    made = plan(design, find_sources(design, discover([tmp_path / "data"]), tmp_path), tmp_path)
-    specs = {each.key: each for each in made.specs}
-    runs = {
-        (spec.scenario, spec.method, str(whole_config(spec.method, spec.given)), spec.seed): key
-        for key, spec in specs.items()
-    }
-    keys = {cell.key for cell in made.outline.cells if cell.key is not None}
-    assert keys == {*specs} and len(runs) == len(made.specs) > 0

@@ -12,19 +12,19 @@ from click.testing import CliRunner
 
 from crg.bench.design import read_design
 from crg.bench.plan import Plan, plan
-from crg.bench.sources import VARIABLE, discover, find_sources, named_paths, pick
+from crg.bench.sources import discover, find_sources, pick
 from crg.cli import main
 from crg.datasets import drawn_indices, load_dataset
 from crg.datasets.catalog import catalogue, find_split, get_entry
 from crg.engine.worker import run_spec
+from crg.results.papers import bundled_papers
 from crg.results.schema import Source
-from crg.types import InputError
 from encoding_fakes import HashEncoder, dot_files, run
 from encoding_fakes import small_blocks as small_blocks
 from made_datasets import make_split_dataset, put_all, split_of
 from made_experiments import FILES, ROWS, save_experiment, save_store
 from made_files import save_raw, save_stream
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 CATALOGUED = '[[data]]\ndatasets = ["dtd", "eurosat"]\nmodels = ["RN50"]\n'
 SHAPES = '[[data]]\nshapes = ["night", "fog"]\nimages = 32\nshots = 2\n'
@@ -63,24 +63,16 @@ def test_what_cannot_be_used_below_a_folder_is_reported(small_blocks: None, tmp_
     assert "holds no 'image_features'" in said["weights.npz"]
 
 
-@pytest.mark.parametrize("name", ["nothing.npz", "text.npz", "text.txt"])
-def test_what_is_named_itself_must_be_usable(name: str, tmp_path: Path) -> None:
-    """A path that is not there or is something else is refused with what to give instead."""
-    (tmp_path / "text.npz").write_text("no archive")
-    (tmp_path / "text.txt").write_text("no archive")
-    with pytest.raises(InputError, match=r"check what --data|damaged|not an? "):
-        discover([tmp_path / name])
-
-
 def test_the_environment_names_data_where_the_command_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CRG_DATA is a list of paths, and what is given wins over it."""
-    monkeypatch.setenv(VARIABLE, f"a{os.pathsep}b")
-    assert named_paths([]) == (Path("a"), Path("b"))
-    assert named_paths(["c"]) == (Path("c"),)
-    monkeypatch.delenv(VARIABLE)
-    assert named_paths([]) == ()
+    a, b, c = (str(save_stream(tmp_path / f"{name}.npz")) for name in "abc")
+    monkeypatch.setenv("CRG_DATA", f"{a}{os.pathsep}{b}")
+    words = ["bench", str(save_experiment(tmp_path)), "--list"]
+    for given, paths in (([], [a, b]), (["--data", c], [c])):
+        listed = CliRunner().invoke(main, [*words, *given]).output
+        assert [line.split(": ")[1] for line in listed.splitlines() if "dataset" in line] == paths
 
 
 def test_stores_are_matched_by_dataset_and_model(small_blocks: None, tmp_path: Path) -> None:
@@ -95,33 +87,17 @@ def test_stores_are_matched_by_dataset_and_model(small_blocks: None, tmp_path: P
     ] == ["2", "3", None]
 
 
-def test_missing_datasets_are_sources_that_say_so(small_blocks: None, tmp_path: Path) -> None:
-    """A dataset that is there has a path, a missing one the command that encodes it."""
-    sources = _sources(tmp_path, CATALOGUED, save_store(tmp_path / "store"))
-    assert sources["dtd, RN50"].path == str(tmp_path / "store")
-    missing = sources["eurosat, RN50"]
-    assert not missing.path and "crg encode eurosat --model RN50" in str(missing.missing)
-
-
 def test_files_are_what_no_dataset_took(small_blocks: None, tmp_path: Path) -> None:
-    """A store that was matched is not listed again; feature files are never matched."""
+    """A matched store is not listed again; a missing dataset says how to encode it."""
     store, file = save_store(tmp_path / "store"), save_stream(tmp_path / "dtd.npz")
     both = _sources(tmp_path, f"{CATALOGUED}\n{FILES}", store, file)
-    assert both["dtd"].path == str(file) and both["dtd"].dataset == "dtd"
-    assert len([each for each in both.values() if each.missing is None]) == 2
-    alone = _sources(tmp_path, FILES, store)
-    assert alone["dtd, RN50"].dataset == "dtd"
-
-
-def test_files_of_the_same_name_have_paths_as_names(tmp_path: Path) -> None:
-    """Their paths are their names."""
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        save_stream(tmp_path / name / "same.npz")
-    assert set(_sources(tmp_path, FILES, tmp_path)) == {
-        str(tmp_path / "a" / "same.npz"),
-        str(tmp_path / "b" / "same.npz"),
+    assert {name: each.path for name, each in both.items()} == {
+        "dtd, RN50": str(store),
+        "eurosat, RN50": "",
+        "dtd": str(file),
     }
+    assert "crg encode eurosat --model RN50" in str(both["eurosat, RN50"].missing)
+    assert _sources(tmp_path, FILES, store)["dtd, RN50"].dataset == both["dtd"].dataset == "dtd"
 
 
 def test_shapes_have_places_of_their_own(tmp_path: Path) -> None:
@@ -142,8 +118,8 @@ def test_a_file_that_cannot_be_read_is_part_of_no_sequence(tmp_path: Path) -> No
     save_raw(tmp_path / "b.npz", image_features=np.full((12, 8), np.nan, np.float32))
     sources = _sources(tmp_path, f"{DOMAINS}{FILES}", tmp_path)
     assert list(sources) == ["a", "b", "c", "a, then c"]
-    with pytest.raises(InputError, match=r"b\.npz: "):
-        _sources(tmp_path, f"{DOMAINS}{FILES}", tmp_path / "a.npz", tmp_path / "b.npz")
+    files = (tmp_path / "a.npz", tmp_path / "b.npz")
+    check_refused("b.npz: ", _sources, tmp_path, f"{DOMAINS}{FILES}", *files)
 
 
 def test_domains_come_from_shapes_and_from_files_that_fit(tmp_path: Path) -> None:
@@ -155,6 +131,30 @@ def test_domains_come_from_shapes_and_from_files_that_fit(tmp_path: Path) -> Non
     assert list(sequences) == ["shapes:night, then fog", "one, then two"]
     assert sequences["one, then two"] == (str(one), str(two))
     assert not any(each.order for each in _sources(tmp_path, FILES, one, two).values())
+
+
+def test_files_are_joined_within_their_table_only(tmp_path: Path) -> None:
+    """Names choose files by their stem; true takes what is left; no sequence crosses a table."""
+    for name in "abcde":
+        save_stream(tmp_path / f"{name}.npz", seed=ord(name))
+    groups = "".join(f"[[data]]\nfiles = {names}\n" for names in (["b", "a"], ["c", "lost"]))
+    sources = _sources(tmp_path, f"{DOMAINS}{groups}{FILES}", tmp_path)
+    assert list(sources) == ["b", "a", "b, then a", "c", "d", "e", "d, then e"]
+    alone = _sources(tmp_path, f"{DOMAINS}{groups}", tmp_path)
+    assert list(alone) == ["b", "a", "b, then a", "c"]
+
+
+def test_a_file_may_name_its_dataset(tmp_path: Path) -> None:
+    """Presets and published numbers are those of the dataset, and the name stays the file's."""
+    path = save_raw(tmp_path / "pets_b16.npz", dataset="oxfordpets", model="ViT-B-16")
+    [source] = _sources(tmp_path, FILES, path).values()
+    assert (source.name, source.dataset, source.model) == ("pets_b16", "oxfordpets", "ViT-B-16")
+    text = f"reported = 'cross_datasets'\n[[row]]\nmethod = 'tda'\npreset = 'published'\n{FILES}"
+    design = read_design(save_experiment(tmp_path, text))
+    outline = plan(design, find_sources(design, discover([path]), tmp_path), tmp_path).outline
+    assert all(cell.reason is None for cell in outline.cells)
+    found = bundled_papers().printed(outline, outline.sources[0], outline.rows[1])
+    assert found and all(each.value > 80 for each in found)
 
 
 FEW_ROWS = '[[row]]\nmethod = "tip_adapter"\noptions = { shots = 2 }\n'
@@ -204,8 +204,7 @@ def test_shots_need_labels_and_stand_alone(tmp_path: Path) -> None:
         ("shapes", 4, 1, "one of the two"),
         ("shapes", None, 0, "shots is 0"),
     ):
-        with refused_in_one_sentence(words):
-            load_dataset(name, limit=limit, shots=shots)
+        check_refused(words, load_dataset, name, limit=limit, shots=shots)
     labels = load_dataset("shapes", shots=2).labels
     assert labels is not None and set(Counter(labels).values()) == {2}
 

@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import crg
-import crg.checks
 from crg.checks import Verdict, answers, iter_checks
 from crg.cli import main
 from crg.cli import methods as command
-from crg.methods import registry
 from crg.plugins import load_plugin
 from documents import ROOT, code_blocks
 from sentences import refused_in_one_sentence
@@ -46,10 +43,8 @@ STEP_LINE = 1 + next(n for n, line in enumerate(FAULTY.splitlines()) if "assert"
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> Path:
     """A working directory, and a registry that forgets what the test registers."""
-    crg.list_methods()
-    monkeypatch.setattr(registry, "_methods", dict(registry._methods))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -16,7 +16,7 @@ from crg.cli import main
 from crg.encoders.mini import Mini
 from crg.features.files import load_with_classes, read_features
 from crg.prompts import encode_classes
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 from served import Process, refused, send
 
 NAMES = ("red circle", "blue square", "green star")
@@ -72,14 +72,14 @@ def test_the_answers_are_those_of_the_text_encoder(
 
 def test_names_match_whatever_their_spelling(file: Path, tmp_path: Path) -> None:
     """Case, underscores and spaces do not matter, unless two classes differ in them alone."""
-    encoder, every = load_with_classes("mini", file), load_with_classes("mini", file)
-    rows = encode_classes(every, NAMES[:2])
+    encoder = load_with_classes("mini", file)
+    rows = encode_classes(encoder, NAMES[:2])
     assert np.array_equal(encode_classes(encoder, ["Red_Circle", "BlueSquare "]), rows)
     other = _write(tmp_path / "o.npz", class_names=np.array(["red circle", "Red_circle", "a"]))
     encoder = load_with_classes("mini", other)
     assert np.array_equal(encode_classes(encoder, ["Red_circle"]), rows[1:])
-    with refused_in_one_sentence("red circle, Red_circle", "one of them"):
-        encode_classes(encoder, ["RED CIRCLE"])
+    words = ("red circle, Red_circle", "one of them")
+    check_refused(words, encode_classes, encoder, ["RED CIRCLE"])
 
 
 def test_the_service_takes_the_classes_of_the_file(file: Path, images: Path) -> None:
@@ -133,15 +133,13 @@ def test_commands_take_the_classes_of_the_file(file: Path, images: Path, tmp_pat
 def test_other_files_are_refused(tmp_path: Path, changes: Any, words: list[str]) -> None:
     """Missing arrays, and those of another width, kind or length, are reported with the file."""
     file = _write(tmp_path / "classes.npz", **changes)
-    with refused_in_one_sentence(*words):
-        Classifier("mini", text_features=file)
+    check_refused(tuple(words), Classifier, "mini", text_features=file)
 
 
 def test_unknown_classes_and_texts_are_refused(file: Path) -> None:
     """A class that the file does not have, and any other text, cannot be encoded."""
-    with refused_in_one_sentence("no class 'dog'", "'red circle'"):
-        Classifier("mini", ["red circle", "dog"], text_features=file)
-    with refused_in_one_sentence("classes.npz", "no text encoder"):
-        load_with_classes("mini", file).encode_texts(["a dog"])
-    with refused_in_one_sentence("does not exist"):
-        Classifier("mini", text_features="nowhere.npz")
+    words = ("no class 'dog'", "'red circle'")
+    check_refused(words, Classifier, "mini", ["red circle", "dog"], text_features=file)
+    encode = load_with_classes("mini", file).encode_texts
+    check_refused(("classes.npz", "no text encoder"), encode, ["a dog"])
+    check_refused("does not exist", Classifier, "mini", text_features="nowhere.npz")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -27,26 +26,6 @@ def _run(folder: Path, *words: str, **streams: int) -> subprocess.CompletedProce
     )
 
 
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal")
-def test_a_terminal_gets_a_progress_bar_on_stderr(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bar counts the runs on stderr and leaves stdout alone."""
-    save_stream(tmp_path / "a.npz")
-    near, far = os.openpty()
-    words = ["compare", "a.npz", "--methods", "zero_shot", "--workers", "1", "--json"]
-    monkeypatch.setenv("TERM", "xterm")
-    done = _run(tmp_path, *words, stderr=far)
-    os.close(far)
-    shown = b""
-    with contextlib.suppress(OSError):  # which is how a terminal says that it has ended
-        while part := os.read(near, 4096):
-            shown += part
-    os.close(near)
-    assert b"5/5" in shown
-    assert json.loads(done.stdout)["seeds"] == [0, 1, 2, 3, 4]
-
-
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     """A reader that goes away early, as head does, ends the command quietly."""
     reader, writer = os.pipe()
@@ -67,6 +46,7 @@ def test_a_closed_stream_is_reported(tmp_path: Path, words: str) -> None:
     assert done.returncode == 2 and done.stderr.startswith(f"Error: Standard {what} is closed:")
 
 
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal")
 def test_a_terminal_gets_a_table(tmp_path: Path) -> None:
     """Answers are JSON Lines in a pipe and a table on a terminal; names may be in any encoding."""
     save_image(tmp_path / "a.png", "red")
@@ -84,18 +64,6 @@ def test_a_terminal_gets_a_table(tmp_path: Path) -> None:
     assert [json.loads(line).get("step") for line in done.stdout.splitlines()] == [None, 1]
     done = _run(tmp_path, "predict", "a.png", "--classes", os.fsdecode(b"caf\xe9,tea"))
     assert done.returncode == 2 and "is not UTF-8: write it" in done.stderr
-
-
-def test_a_plug_in_method_runs_in_worker_processes(tmp_path: Path) -> None:
-    """It is compared like a built-in one; a pipe gets JSON on stdout and nothing on stderr."""
-    plugin = save_plugin(tmp_path)
-    save_stream(tmp_path / "a.npz")
-    words = ["compare", "a.npz", "--methods", "constant,b=constant:answer=1", "--workers", "2"]
-    done = _run(tmp_path, "--plugin", plugin.name, *words, "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    rows = json.loads(done.stdout)["files"]["a.npz"]
-    assert list(rows) == ["zero_shot", "constant", "b"]
-    assert rows["b"]["options"] == {"answer": 1} and rows["b"]["accuracy"]["std"] == 0.0
 
 
 def _interrupted(folder: Path, words: list[str], workers: str) -> tuple[int, str]:
@@ -117,7 +85,7 @@ def _interrupted(folder: Path, words: list[str], workers: str) -> tuple[int, str
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_keeps_what_is_done_for_the_next_call(tmp_path: Path, workers: str) -> None:
-    """One sentence and exit code 130; afterwards only the missing runs are run."""
+    """One sentence and exit code 130; then only the missing runs are run, and a pipe gets JSON."""
     plugin = save_plugin(tmp_path)
     save_stream(tmp_path / "a.npz", n=20)
     words = ["--plugin", plugin.name, "compare", "a.npz", "--orders", "2",
@@ -130,7 +98,7 @@ def test_ctrl_c_keeps_what_is_done_for_the_next_call(tmp_path: Path, workers: st
     assert errors.startswith(f"Stopped: {n_kept} of 4 runs are kept in crg-results.jsonl")
     assert "the same command continues from there" in errors
     done = _run(tmp_path, *words, "--workers", workers, "--json")
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")  # nothing but JSON in a pipe
     ledger = read(tmp_path / "crg-results.jsonl")
     assert len(ledger.runs) == 4 and len(ledger.entries) == 5  # each once, and the outline
-    assert set(json.loads(done.stdout)["files"]["a.npz"]) == {"zero_shot", "slow"}
+    assert set(json.loads(done.stdout)["files"]["a"]) == {"zero_shot", "slow"}

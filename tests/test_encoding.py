@@ -25,19 +25,10 @@ from crg.features.files import read_features
 from crg.images.image_set import ImageSet
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe
-from encoding_fakes import (
-    HashEncoder,
-    contents,
-    dot_files,
-    dots,
-    is_as_in_one_go,
-    run,
-    small_blocks,
-    stop_after,
-)
-from sentences import refused_in_one_sentence
+from encoding_fakes import HashEncoder, contents, dot_files, dots, is_as_in_one_go, run, stop_after
+from encoding_fakes import small_blocks as small_blocks
+from sentences import check_refused, refused_in_one_sentence
 
-__all__ = ["small_blocks"]  # a fixture
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
@@ -75,10 +66,9 @@ def test_a_stopped_job_continues_where_it_was(out: Path, after: int) -> None:
 def test_an_unfinished_store_is_neither_read_nor_mixed(out: Path) -> None:
     """Half a store is not read, nor continued with another seed, even without its store.json."""
     stop_after(17, dots(20), out)
-    with refused_in_one_sentence("not finished", "run the same crg encode again"):
-        read_features(out)
-    with refused_in_one_sentence("seed is 0 in the store but 4 was asked for"):
-        encode(dots(20), HashEncoder(), Recipe(3, seed=4), out)
+    check_refused(("not finished", "run the same crg encode again"), read_features, out)
+    words, other = "seed is 0 in the store but 4 was asked for", Recipe(3, seed=4)
+    check_refused(words, encode, dots(20), HashEncoder(), other, out)
     (out / store.HEADER).unlink()
     wording, recipe = Wording(cache=None), Recipe(3, seed=1)
     for folder in (out, out.with_name("whole")):
@@ -127,25 +117,26 @@ def test_a_job_may_be_killed_at_every_operation_on_the_disk(tmp_path: Path) -> N
     assert int(done.stdout) > 50, "too few moments to be all"
 
 
-def test_unreadable_and_replaced_images_are_encoded_again(tmp_path: Path, out: Path) -> None:
-    """The sentence names the image and the remedy; then only missing blocks are encoded."""
-    with refused_in_one_sentence("dot 13.png", "--skip-unreadable", "8 of 20 images are kept"):
-        run(dot_files(tmp_path / "p", 20, bad=[13, 17]), out)
+def test_repaired_and_replaced_images_are_encoded_again(tmp_path: Path, out: Path) -> None:
+    """The block of an image that was unreadable, or has changed, does not count as encoded."""
+    stop_after(17, dot_files(tmp_path / "p", 20, bad=[13]), out)
     repaired, encoder = dot_files(tmp_path / "p", 20), HashEncoder()
     assert run(repaired, out, encoder).n_reused == 8
     assert encoder.encoded == 3 * 12
     assert is_as_in_one_go(out, repaired)
     stop_after(17, repaired, out := tmp_path / "t")
     Image.linear_gradient("L").save(tmp_path / "p" / "dot 02.png")
-    assert run(repaired, out).n_reused == 8  # the block of an image that changed does not count
+    assert run(repaired, out).n_reused == 8
     shutil.rmtree(tmp_path / "whole")
     assert is_as_in_one_go(out, repaired)
 
 
-def test_skipped_images_are_listed_and_close_up(tmp_path: Path, out: Path) -> None:
-    """On request unreadable images are left out: rows, ids and checksums fit the rest."""
+def test_unreadable_images_are_listed_and_close_up(tmp_path: Path, out: Path) -> None:
+    """Unreadable images are left out, also after a stop: rows, ids and checksums fit the rest."""
     images = dot_files(tmp_path / "p", 20, bad=[0, 13, 19])
-    summary = run(images, out, skip_unreadable=True)
+    stop_after(16, images, out)
+    summary = run(images, out)
+    assert summary.n_reused == 16 and run(images, out).skipped == summary.skipped
     assert [name for name, _ in summary.skipped] == ["dot 00.png", "dot 13.png", "dot 19.png"]
     assert all("dot" in reason for _, reason in summary.skipped)
     assert store.read_header(out).skipped == dict(summary.skipped)
@@ -155,18 +146,6 @@ def test_skipped_images_are_listed_and_close_up(tmp_path: Path, out: Path) -> No
     whole = read_features(tmp_path / "whole")
     kept = [whole.sample_ids.index(name) for name in features.sample_ids]
     np.testing.assert_array_equal(features.image_features, whole.image_features[kept])
-
-
-def test_skipping_continues_a_job_but_is_never_silent(tmp_path: Path, out: Path) -> None:
-    """A job that an image ended continues without it; later only --skip-unreadable accepts that."""
-    images = dot_files(tmp_path / "p", 20, bad=[13])
-    stop_after(16, images, out, skip_unreadable=True)
-    with refused_in_one_sentence("dot 13.png", "8 of 20 images are kept"):
-        run(images, out)
-    assert run(images, out, skip_unreadable=True).n_reused == 16
-    assert is_as_in_one_go(out, images, skip_unreadable=True)
-    with refused_in_one_sentence("could not be read (1)", "--skip-unreadable"):
-        run(images, out)
 
 
 @pytest.mark.parametrize("files", [0, 1, 3, 6, 7, 8])
@@ -203,16 +182,12 @@ def test_a_small_disk_and_a_second_job_are_refused_at_once(
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     """Neither a file nor a folder with something else in it, a store.json too, becomes a store."""
     (tmp_path / "notes.txt").write_text("mine")
-    with refused_in_one_sentence("holds something else", "notes.txt"):
-        run(dots(), tmp_path)
-    with refused_in_one_sentence("is a file"):
-        run(dots(), tmp_path / "notes.txt")
-    with refused_in_one_sentence("cannot be made"):
-        run(dots(), tmp_path / "notes.txt" / "store")
+    check_refused(("holds something else", "notes.txt"), run, dots(), tmp_path)
+    check_refused("is a file", run, dots(), tmp_path / "notes.txt")
+    check_refused("cannot be made", run, dots(), tmp_path / "notes.txt" / "store")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     (tmp_path / store.HEADER).write_text('["apples"]')
-    with refused_in_one_sentence("not a store"):
-        run(dots(), tmp_path)
+    check_refused("not a store", run, dots(), tmp_path)
     assert (tmp_path / store.HEADER).read_text() == '["apples"]'
 
 
@@ -229,23 +204,19 @@ def test_useless_features_are_refused(out: Path, view: Any, value: float, words:
             features[view] = value
             return features
 
-    with refused_in_one_sentence(*words):
-        run(dots(), out, Broken())
+    check_refused(tuple(words), run, dots(), out, Broken())
 
 
 def test_odd_settings_are_refused(
     tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Impossible settings and empty datasets are reported before anything is written."""
-    with refused_in_one_sentence("batch is 0"):
-        run(dots(), out, batch=0)
-    with refused_in_one_sentence("workers -1"):
-        run(dots(), out, workers=-1)
-    with refused_in_one_sentence("holds no images"):
-        run(ImageSet("none", ("a", "b"), ("{}",), (), ()), out)
+    check_refused("batch is 0", run, dots(), out, batch=0)
+    check_refused("workers -1", run, dots(), out, workers=-1)
+    check_refused("holds no images", run, ImageSet("none", ("a", "b"), ("{}",), (), ()), out)
     assert not out.exists()
-    with refused_in_one_sentence("None of the 9 images"):
-        run(dot_files(tmp_path / "p", 9, bad=range(9)), out, skip_unreadable=True)
+    bad, words = dot_files(tmp_path / "p", 9, range(9)), "dot 00.png is not an image"
+    check_refused(("None of the 9 images", words), run, bad, out)
+    assert run(dot_files(tmp_path / "p", 9), out).n_reused == 0
     monkeypatch.setitem(sys.modules, "ray", None)
-    with refused_in_one_sentence(".[ray]"):
-        run(dots(), tmp_path / "r", run=encode_on_ray)
+    check_refused(".[ray]", run, dots(), tmp_path / "r", run=encode_on_ray)

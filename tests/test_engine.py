@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from crg.engine.processes import run_all
-from crg.engine.worker import forget_files, peak_bytes
+from crg.engine.worker import attempt, forget_files, peak_bytes, run_spec
 from crg.features.files import Features, read_features
-from crg.results.schema import Failure, Result, RunSpec
+from crg.results.schema import Failure, Result
 from crg.streams import Scenario
 from made_experiments import answers, n_struck, save_deadly, spec
 from made_files import save_plugin, save_stream
@@ -31,12 +31,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(save_stream(folder / f"{seed}.npz", seed=seed)) for seed in (0, 1)]
 
 
-def _results(specs: list[RunSpec], workers: int = 1) -> list[tuple[RunSpec, Result]]:
-    """The runs that did not fail, with their results."""
-    outcomes = list(run_all(specs, workers))
-    return [(each, result) for each, result in outcomes if isinstance(result, Result)]
-
-
 def _altered(folder: Path, body: str) -> str:
     """The plug-in ``constant`` with another body of its step."""
     return str(save_plugin(folder, body, "altered"))
@@ -45,12 +39,9 @@ def _altered(folder: Path, body: str) -> str:
 def test_workers_give_what_one_process_gives(files: list[str]) -> None:
     """Each spec comes back once with the same answers, in whichever order."""
     specs = [spec(path, m, {}, s) for path in files for m in ("tda", "zero_shot") for s in (0, 1)]
-    runs = run_all(specs)
-    first = next(runs)
-    assert first[0] is specs[0] and multiprocessing.active_children() == []  # one worker is here
-    here = [first, *runs]
-    assert [each for each, _ in here] == specs
-    assert answers(here) == answers(run_all(specs, workers=2))
+    there = list(run_all(specs, workers=2))
+    assert len(there) == len(specs)
+    assert answers(there) == answers((each, attempt(each)) for each in specs)
 
 
 def test_stopping_early_ends_the_workers(files: list[str], tmp_path: Path) -> None:
@@ -73,20 +64,19 @@ def test_workers_load_plug_ins_and_compute_in_one_thread(
     names = "('OMP', 'OPENBLAS', 'MKL', 'NUMBA')"
     spy = f"assert all(os.environ[name + '_NUM_THREADS'] == '1' for name in {names})"
     plugins = (_altered(tmp_path, spy),)
-    specs = [spec(files[0], "constant", {"answer": k}, plugins=plugins) for k in range(4)]
-    runs = _results(specs, workers=2)
-    assert sum(result.metrics["accuracy"] for _, result in runs) == pytest.approx(1.0)
+    specs = [spec(files[0], "constant", {"answer": k}, k, plugins=plugins) for k in range(4)]
+    runs = answers(run_all(specs, workers=2)).values()
+    assert sum(result["accuracy"] for result in runs) == pytest.approx(1.0)
     assert os.environ["OMP_NUM_THREADS"] == "7"
     assert "OPENBLAS_NUM_THREADS" not in os.environ
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_run_that_fails_is_not_the_end(files: list[str], tmp_path: Path, workers: int) -> None:
+def test_a_run_that_fails_is_not_the_end(files: list[str], tmp_path: Path) -> None:
     """Bad input is a sentence, a bug a line with its traceback, and the other runs are done."""
     plugins = (_altered(tmp_path, "1 / 0"),)
     specs = [spec(files[0], method, key=method) for method in ("zero_shot", "tda")]
     specs += [spec(files[0], "constant", key="bug", plugins=plugins), spec("none.npz", key="lost")]
-    outcomes = {each.key: outcome for each, outcome in run_all(specs, workers)}
+    outcomes = {each.key: outcome for each, outcome in run_all(specs, workers=2)}
     assert isinstance(outcomes["zero_shot"], Result) and isinstance(outcomes["tda"], Result)
     bug, lost = outcomes["bug"], outcomes["lost"]
     assert isinstance(bug, Failure) and isinstance(lost, Failure)
@@ -119,7 +109,7 @@ def test_a_run_that_kills_every_process_is_a_failure(files: list[str], tmp_path:
 
 
 @needs_proc
-@pytest.mark.parametrize("call", ["list(run_all([spec], isolated=True))", "peak_bytes(spec)"])
+@pytest.mark.parametrize("call", ["list(run_all([spec]))", "peak_bytes(spec)"])
 def test_processes_end_with_a_parent_that_is_killed(
     files: list[str], tmp_path: Path, call: str
 ) -> None:
@@ -139,20 +129,13 @@ def test_processes_end_with_a_parent_that_is_killed(
     wait_until(lambda: is_gone(int(seen.read_text())))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_progress_of_each_run_is_reported(files: list[str], tmp_path: Path, workers: int) -> None:
+def test_progress_of_each_run_is_reported(files: list[str], tmp_path: Path) -> None:
     """Each run begins with none of its images and comes nearer to all of them."""
     plugins = (str(save_plugin(tmp_path)),)
-    specs = [
-        spec(files[0], "constant", {"seconds": 0.02}, seed, key=str(seed), plugins=plugins)
-        for seed in range(2)
-    ]
-    reported: dict[str, list[tuple[int, int]]] = {each.key: [] for each in specs}
-
-    def report(each: RunSpec, done: int, total: int) -> None:
-        reported[each.key].append((done, total))
-
-    assert len(list(run_all(specs, workers, report))) == 2
+    specs = [spec(files[0], "constant", {"seconds": 0.02}, s, plugins=plugins) for s in range(2)]
+    reported: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
+    runs = run_all(specs, 2, lambda each, *count: reported[each.seed].append(count))
+    assert len(list(runs)) == 2
     for steps in reported.values():
         assert steps[:2] == [(0, 0), (0, 40)]
         assert steps == sorted(steps) and 0 < steps[-1][0] <= 40
@@ -171,37 +154,31 @@ def test_a_file_is_read_once_until_it_changes(
     monkeypatch.setattr("crg.engine.worker.read_features", counted)
     forget_files()
     path = str(save_stream(tmp_path / "a.npz"))
-    list(run_all([spec(path, seed=seed) for seed in range(10)]))
+    for seed in range(10):
+        attempt(spec(path, seed=seed))
     assert read == [path]
     save_stream(tmp_path / "a.npz", n=41)
     few, more = Scenario(images=30), str(save_stream(tmp_path / "b.npz"))
     specs = [spec(path), spec(path, then=(more,)), spec(path, scenario=few)]
-    assert [result.n_samples for _, result in _results(specs)] == [41, 81, 30]
-
-
-@pytest.fixture
-def greedy(tmp_path: Path) -> str:
-    """A plug-in whose method takes 200 MB, as one that keeps too much would."""
-    body = f"self.kept = getattr(self, 'kept', None) or b'1' * {LARGE}"
-    path = save_plugin(tmp_path, body, "greedy")
-    path.write_text(
-        path.read_text().replace('"constant"', '"greedy"').replace("Constant", "Greedy")
-    )
-    return str(path)
+    assert [run_spec(each).n_samples for each in specs] == [41, 81, 30]
 
 
 @needs_proc
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_method_that_takes_more_is_seen_to(tmp_path: Path, greedy: str, workers: int) -> None:
+def test_a_method_that_takes_more_is_seen_to(tmp_path: Path) -> None:
     """The figure is that of the run alone, with plug-ins and labelled images, in any process."""
     path, few = str(save_stream(tmp_path / "a.npz")), str(save_stream(tmp_path / "few.npz", seed=1))
+    greedy = _altered(tmp_path, f"self.kept = getattr(self, 'kept', None) or b'1' * {LARGE}")
     asked: dict[str, Any] = {"scenario": Scenario(images=20), "memory": True, "plugins": (greedy,)}
-    specs = [spec(path, method, few=few, **asked) for method in ("greedy", "zero_shot")]
-    runs = _results([*specs, spec(path, "tda")], workers)
-    peaks: dict[str, Any] = {each.method: result.metrics.get("peak_bytes") for each, result in runs}
+    specs = [spec(path, method, few=few, **asked) for method in ("constant", "zero_shot")]
+    runs = [result for _, result in run_all([*specs, spec(path, "tda")], workers=2)]
+    peaks: dict[str, Any] = {
+        result.method: result.metrics.get("peak_bytes")
+        for result in runs
+        if isinstance(result, Result)
+    }
     assert peaks["tda"] is None  # it did not ask
     assert 10_000_000 < peaks["zero_shot"] < 1_000_000_000
-    assert LARGE * 0.9 < peaks["greedy"] - peaks["zero_shot"] < LARGE * 1.5
+    assert LARGE * 0.9 < peaks["constant"] - peaks["zero_shot"] < LARGE * 1.5
 
 
 @needs_proc

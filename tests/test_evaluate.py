@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 import crg
 from crg import Task, metrics
@@ -16,8 +17,9 @@ from crg.results.measurements import unpacked_bits
 from crg.results.schema import encode
 from crg.streams import Scenario
 from crg.streams.orders import shuffled
+from crg.types import Step
 from made_files import save_raw
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 from synthetic import gaussian_stream
 
 
@@ -59,6 +61,22 @@ def test_zero_shot_is_measured_as_by_hand(stream: Features) -> None:
     np.testing.assert_array_equal(unpacked_bits(measured["correct"], 60), right)
 
 
+def test_rankings_are_measured_as_by_hand(stream: Features) -> None:
+    """``outside`` over all images, confidence over those that have a class; None without others."""
+    steps: list[Step] = []
+    outsiders = Scenario("out_of_distribution", 0.3)
+    measured = run(stream, "tda", seed=1, on_step=steps.append, scenario=outsiders).metrics
+    outside = [step.prediction.decision.outside for step in steps]
+    expected = roc_auc_score([step.label is None for step in steps], outside)
+    assert measured["outside_auroc"] == pytest.approx(expected)
+    answers = [(step.prediction, step.label) for step in steps if step.label is not None]
+    confidence = np.array([float(answer.probs[answer.label]) for answer, _ in answers])
+    right = np.array([answer.label == label for answer, label in answers])
+    assert measured["aurc"] == metrics.risk_coverage_area(confidence, right)
+    assert measured["accuracy_at_90"] == metrics.accuracy_at_coverage(confidence, right, 0.9)
+    assert run(stream, "tda").metrics["outside_auroc"] is None
+
+
 def test_two_passes_answer_when_all_images_were_seen(stream: Features) -> None:
     """The answers that count are those of the adapter's second pass, in the stream's order."""
     rows = shuffled(60, 2)
@@ -83,8 +101,7 @@ def test_a_run_has_its_configuration_and_zero_shot(stream: Features) -> None:
     assert result.zero_shot["accuracy"] == run(stream, "zero_shot").metrics["accuracy"]
     assert (result.method, result.seed, result.n_samples) == ("tda", 1, 60)
     assert encode(result)
-    with refused_in_one_sentence("read_features"):
-        run("features.npz", "zero_shot")  # type: ignore[arg-type]
+    check_refused("read_features", run, "features.npz", "zero_shot")
 
 
 def test_purity_is_the_share_of_rightly_cached_images(stream: Features) -> None:
@@ -122,12 +139,10 @@ def test_labels_do_not_reach_the_method(stream: Features) -> None:
 
 def test_files_are_run_as_they_are(tmp_path: Path) -> None:
     """Half precision is computed in single, ids reach the steps, labels are not needed."""
-    images, ids = (
-        np.random.default_rng(0).standard_normal((12, 8)),
-        [f"image {i}" for i in range(12)],
-    )
+    images = np.random.default_rng(0).standard_normal((12, 8))
+    ids = np.array([f"image {i}" for i in range(12)])
     for stored, computed in (("f2", "f4"), ("f4", "f4"), ("f8", "f8")):
-        changes = {"image_features": images.astype(stored), "ids": np.array(ids)}
+        changes = {"image_features": images.astype(stored), "ids": ids}
         features = read_features(save_raw(tmp_path / f"{stored}.npz", **changes))
         steps = list(iter_run(crg.create("tda", features.task), features, range(12)))
         assert steps[0].prediction.logits.dtype == np.dtype(computed)

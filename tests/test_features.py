@@ -14,19 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from crg.evaluate import run
 from crg.features.files import Features, read_features, write_features
 from crg.features.joining import joined, joined_sha256
 from crg.resources import FEW
-from crg.streams import Scenario
 from crg.types import Task
 from made_files import raw_values, save_raw
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 
 def _refused(path: Path, *words: str) -> None:
-    with refused_in_one_sentence(path.name, *words):
-        read_features(path)
+    check_refused((path.name, *words), read_features, path)
 
 
 def test_reads_what_a_stranger_wrote_with_savez(tmp_path: Path) -> None:
@@ -61,10 +58,12 @@ def test_writing_and_reading_gives_the_same(
     few: dict[str, Any] = {"few_features": images[:, 0], "few_labels": labels}
     ids = tuple(f"image {i}" for i in range(n))
     path = tmp_path_factory.mktemp("any") / f"a{suffix}"
+    few["generated"] = v - 1 or None
     write_features(path, Features(images, task, labels=labels, ids=ids, **few))
     again = read_features(path)
     assert (again.task.class_names, again.ids) == (tuple(names), ids)
-    assert (len(again), again.n_views, again.views(0).shape) == (n, v, (v, 5))
+    assert (len(again), again.n_views, again.generated) == (n, v, v - 1 or None)
+    assert again.views(0).shape == (v, 5)
     assert again.image_features.dtype == dtype
     np.testing.assert_array_equal(again.image_features, images)
     np.testing.assert_allclose(again.task.text_features, task.text_features, rtol=1e-6)
@@ -188,22 +187,22 @@ def test_a_truncated_file_is_refused_wherever_it_was_cut(
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     """Writing to a bad place is refused, and a good file is only ever replaced as a whole."""
     features = read_features(save_raw(tmp_path / "a.npz"))
-    with refused_in_one_sentence("cannot be written"):
-        write_features(tmp_path / "none" / "b.npz", features)
-    with refused_in_one_sentence("ends in .npz"):
-        write_features(tmp_path / "b.txt", features)
+    check_refused("cannot be written", write_features, tmp_path / "none" / "b.npz", features)
+    check_refused("ends in .npz", write_features, tmp_path / "b.txt", features)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.npz"]
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 def test_the_kind_of_text_is_kept(tmp_path: Path, suffix: str) -> None:
-    """A file says where its text features come from; the model's own need no mention."""
+    """A file says where its text comes from, unless from the model; odd facts are refused."""
     for kind, read in (("simulated", "simulated"), ("own", None), ("clip", None), (None, None)):
         features = part("ab", text_kind=kind)
         write_features(tmp_path / f"a{suffix}", features)
         assert features.text_kind == read_features(tmp_path / f"a{suffix}").text_kind == read
-    with refused_in_one_sentence("domains", "one per image"):
-        part("ab", domains=np.zeros(3, dtype=int))
+    check_refused(("domains", "one per image"), part, "ab", domains=np.zeros(3, dtype=int))
+    for number in (0, 5, -1, 1.5):
+        said = f"generated is {number} but there are 5 views"
+        check_refused(said, part, "ab", views=5, generated=number)
 
 
 def part(names: str, n: int = 6, seed: int = 0, views: int | None = None, **more: Any) -> Features:
@@ -268,22 +267,8 @@ def test_where_it_comes_from_is_reported() -> None:
         ({"model": "another"}, "another"),
         ({"labels": None}, "labels"),
         ({"width": 3}, "8 and 3 wide"),
-        (None, "nothing"),
     ],
 )
 def test_files_that_do_not_go_together_are_refused(other: Any, word: str) -> None:
-    """Another scale, width or model, half of the labels or no file is reported in one sentence."""
-    with refused_in_one_sentence(word):
-        joined([] if other is None else [part("ab", model="one"), part("ab", **other)])
-
-
-def test_domains_run_one_after_the_other(tmp_path: Path) -> None:
-    """A joined stream runs, domain after domain, with images of all files scored."""
-    files = [read_features(save_raw(tmp_path / f"{name}.npz")) for name in "ab"]
-    seen: list[Any] = []
-    scenario = Scenario("domains", images=10)
-    result = run(
-        joined(files), "tda", on_step=lambda s: seen.append(s.sample_id), scenario=scenario
-    )
-    assert [str(name)[0] for name in seen] == ["0"] * 5 + ["1"] * 5
-    assert result.metrics["n_scored"] == 10
+    """Another scale, width or model, or half of the labels is reported in one sentence."""
+    check_refused(word, joined, [part("ab", model="one"), part("ab", **other)])

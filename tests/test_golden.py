@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import crg
-from streams import clustered
+from synthetic import clustered
 
 PATH = Path(__file__).parent / "golden.json"
 METHODS = (

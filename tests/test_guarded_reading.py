@@ -25,10 +25,9 @@ from crg.features.files import read_features
 from crg.images import reading
 from crg.prompts import read_descriptions
 from crg.results import ledger
-from crg.results.papers import with_papers
 from crg.types import DEEPEST, limit, parsed_json
-from made_images import png
-from sentences import refused_in_one_sentence
+from made_files import png
+from sentences import check_refused
 
 
 def nested(levels: int) -> str:
@@ -61,7 +60,6 @@ DEEP_FILES: dict[str, tuple[Callable[[Path, str], Any], Callable[[Path], Any]]] 
     "split": (Path.write_text, read_split_file),
     "descriptions": (Path.write_text, read_descriptions),
     "design.toml": (lambda path, text: path.write_text(f"name = {text}"), read_design),
-    "papers.toml": (lambda path, text: path.write_text(f"paper = {text}"), with_papers),
 }
 
 
@@ -70,8 +68,7 @@ def test_deep_nesting_is_refused_wherever_it_is_read(tmp_path: Path, levels: int
     """No file of JSON or TOML ends a command by its depth; a line of results is left out."""
     for name, (write, read) in DEEP_FILES.items():
         write(tmp_path / name, nested(levels))
-        with refused_in_one_sentence(name):
-            read(tmp_path / name)
+        check_refused(name, read, tmp_path / name)
     path = tmp_path / "a.jsonl"
     path.write_text(f'{{"schema": 1, "key": "k", "kind": "x", "options": {nested(900)}}}\n')
     known = ledger.read(path)
@@ -90,8 +87,7 @@ def test_a_compressed_feature_file_does_not_grow_without_bound(
     np.savez_compressed(tmp_path / "bomb.npz", **arrays)
     np.savez(tmp_path / "large.npz", **arrays)
     assert len(read_features(tmp_path / "large.npz")) == 9
-    with refused_in_one_sentence("bomb.npz", "CRG_MAX_FEATURES"):
-        read_features(tmp_path / "bomb.npz")
+    check_refused(("bomb.npz", "CRG_MAX_FEATURES"), read_features, tmp_path / "bomb.npz")
 
 
 def test_decoders_share_one_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,8 +108,7 @@ def test_decoders_share_one_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> 
     with ThreadPoolExecutor(8) as pool:
         assert len(list(pool.map(reading.read_image, [clear] * 16))) == 16
     assert max(at_once) == 2
-    with refused_in_one_sentence("CRG_MAX_MEMORY"):
-        reading.read_image(Image.new("RGBA", (300, 300)))
+    check_refused("CRG_MAX_MEMORY", reading.read_image, Image.new("RGBA", (300, 300)))
     assert reading.read_image(clear).size == (100, 100)
 
 
@@ -121,8 +116,7 @@ def test_decoders_share_one_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_hides_in_a_png_does_not_grow_without_bound(kind: bytes) -> None:
     """A text or a profile that decompresses to many times its size is one refused image."""
     bomb = kind, b"k\0\0" + zlib.compress(b"a" * 5_000_000)
-    with refused_in_one_sentence("too large"):
-        reading.read_image(png(1, 1, 8, 2, b"\0\0\0\0", bomb))
+    check_refused("too large", reading.read_image, png(1, 1, 8, 2, lines=bytes(4), more=[bomb]))
 
 
 def test_limits_are_settable_and_refuse_one_image(
@@ -132,13 +126,11 @@ def test_limits_are_settable_and_refuse_one_image(
     sparse = tmp_path / "huge.png"
     with sparse.open("wb") as file:
         file.truncate(6_000_000_000)
-    with refused_in_one_sentence("CRG_MAX_BYTES"):
-        reading.read_image(sparse)
+    check_refused("CRG_MAX_BYTES", reading.read_image, sparse)
     monkeypatch.setenv("CRG_MAX_PIXELS", "1000")
     assert limit("CRG_MAX_PIXELS", 5) == 1000 and limit("CRG_MAX_OTHER", 5) == 5
     monkeypatch.setenv("CRG_MAX_PIXELS", "many")
-    with refused_in_one_sentence("CRG_MAX_PIXELS"):
-        limit("CRG_MAX_PIXELS", 5)
+    check_refused("CRG_MAX_PIXELS", limit, "CRG_MAX_PIXELS", 5)
 
 
 def test_results_that_grow_beyond_the_limit_are_refused(
@@ -147,5 +139,4 @@ def test_results_that_grow_beyond_the_limit_are_refused(
     """A small compressed file does not become gigabytes in memory."""
     monkeypatch.setattr(ledger, "MAX_BYTES", 100_000)
     (tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(b"\n" * 1_000_000))
-    with refused_in_one_sentence("CRG_MAX_RESULTS"):
-        ledger.read(tmp_path / "bomb.jsonl.gz")
+    check_refused("CRG_MAX_RESULTS", ledger.read, tmp_path / "bomb.jsonl.gz")

@@ -39,34 +39,15 @@ def test_likelihood_agrees_with_scikit_learn(seed: int, k: int) -> None:
     assert metrics.surprises(huge, np.array([0, 0])).tolist() == [0.0, 1000.0]
 
 
-def test_calibration_by_hand() -> None:
-    """Two of five bins are filled: |0.5 - 0.55| weighs 2/3 and |1 - 0.95| weighs 1/3."""
-    confidence, correct = np.array([0.54, 0.56, 0.95]), np.array([True, False, True])
-    bins = metrics.reliability(confidence, correct, n_bins=5)
-    assert [count for count, _, _ in bins] == [0, 0, 2, 0, 1]
-    assert bins[2][1] == pytest.approx(0.55) and bins[2][2] == 0.5
-    assert bins[0] == (0, None, None) and bins[4] == (1, 0.95, 1.0)
-    assert len(metrics.reliability(confidence, correct)) == 15
-    error = metrics.expected_calibration_error(confidence, correct, n_bins=5)
-    assert error == pytest.approx(2 / 3 * 0.05 + 1 / 3 * 0.05)
+EDGES = np.linspace(0, 1, 16).tolist()
 
 
-def test_calibration_bins_are_fifteen_and_closed_above() -> None:
-    """A confidence on a border counts to the lower bin, and 0 and 1 have a bin."""
-    edge = np.linspace(0, 1, 16)[8]
-    border = np.array([edge, np.nextafter(edge, 0)])
-    together = metrics.expected_calibration_error(border, np.array([True, False]))
-    assert together == pytest.approx(abs(0.5 - edge), abs=1e-9)
-    ends = metrics.expected_calibration_error(np.array([0.0, 1.0]), np.array([False, True]))
-    assert ends == 0.0
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60))
+@given(st.lists(st.tuples(st.floats(0, 1) | st.sampled_from(EDGES), st.booleans()), min_size=1))
 def test_calibration_error_agrees_with_its_definition(pairs: list[tuple[float, bool]]) -> None:
-    """Summed over bins by a loop, and from the bins of the reliability diagram."""
+    """Summed by a loop over fifteen bins, closed above, and from the reliability diagram."""
     confidence, correct = map(np.array, zip(*pairs, strict=True))
     loop = 0.0
-    for low, high in itertools.pairwise(np.linspace(0, 1, 16)):
+    for low, high in itertools.pairwise(EDGES):
         inside = (confidence > low) & (confidence <= high)
         inside |= (confidence == 0) & (low == 0)
         if inside.any():
@@ -78,6 +59,22 @@ def test_calibration_error_agrees_with_its_definition(pairs: list[tuple[float, b
     ]
     error = metrics.expected_calibration_error(confidence, correct)
     assert [loop, sum(gaps) / len(pairs)] == pytest.approx([error, error])
+    assert len(metrics.reliability(confidence, correct)) == 15
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=2, max_size=40))
+def test_rankings_agree_with_plain_forms(pairs: list[tuple[int, bool]]) -> None:
+    """The area under the ROC curve, also of equal scores, and risk over coverage by a loop."""
+    scores, correct = np.array([n / 10 for n, _ in pairs]), np.array([right for _, right in pairs])
+    if 0 < correct.sum() < len(pairs):
+        expected = reference.roc_auc_score(correct, scores)
+        assert metrics.auroc(scores, correct) == pytest.approx(expected)
+    ranked = [right for _, right in sorted(pairs, key=lambda pair: -pair[0])]
+    risks = [1 - sum(ranked[:n]) / n for n in range(1, len(pairs) + 1)]
+    assert metrics.risk_coverage_area(scores, correct) == pytest.approx(sum(risks) / len(risks))
+    for n, risk in enumerate(risks, start=1):
+        covered = metrics.accuracy_at_coverage(scores, correct, (n - 0.5) / len(pairs))
+        assert covered == pytest.approx(1 - risk)
 
 
 def test_orders_that_disagree_widen_the_interval() -> None:

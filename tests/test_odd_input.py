@@ -54,18 +54,15 @@ def test_negative_strides_are_read() -> None:
 
 
 def test_other_arguments_are_refused() -> None:
-    """Names, scales, methods, options and ids of the wrong kind."""
+    """Scales, methods, options and ids of the wrong kind."""
     text, adapter = np.eye(2, 4), crg.create("anchored", crg.Task(["a", "b"], np.eye(2, 4)))
     wrong: list[Callable[[], Any]] = [
-        lambda: crg.Task(None, text),  # type: ignore[arg-type]
-        lambda: crg.Task(5, text),  # type: ignore[arg-type]
         lambda: crg.Task(["a", "b"], text, HUGE),
         lambda: crg.create(["crg"], adapter.task),  # type: ignore[arg-type]
         lambda: crg.create("anchored", adapter.task, memory=HUGE),
         lambda: crg.create("anchored", adapter.task, ready=HUGE),
         lambda: adapter.step(np.ones(4), HUGE),
         lambda: adapter.step_many(np.ones((2, 4)), (str(i) for i in range(2))),  # type: ignore[arg-type]
-        lambda: adapter.add_class(None, np.ones(4)),  # type: ignore[arg-type]
     ]
     for each in wrong:
         with refused_in_one_sentence():

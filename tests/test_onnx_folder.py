@@ -16,11 +16,12 @@ import pytest
 from crg.atomic import file_sha256
 from crg.encoders import load_encoder
 from crg.encoders.onnx import check_sound
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 from small_models import exported, some_pixels
 
 onnx: Any = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+NAMES = ("image.onnx", "tokenizer.json", "encoder.json")
 Spoil: TypeAlias = Callable[[Path], Any]
 
 
@@ -44,6 +45,11 @@ def _described(folder: Path, **changes: Any) -> None:
         listed = [folder / name for name in about["files"] if (folder / name).exists()]
         about["files"] = {each.name: file_sha256(each) for each in listed}
     file.write_text(json.dumps({key: value for key, value in about.items() if value != "gone"}))
+
+
+def _files(folder: Path) -> dict[str, str]:
+    about: dict[str, Any] = json.loads((folder / "encoder.json").read_text())
+    return dict(about["files"])
 
 
 def _changed(**changes: Any) -> Spoil:
@@ -72,12 +78,10 @@ def _preprocessing(**changes: Any) -> dict[str, Any]:
     return {"preprocessing": about | changes}
 
 
-def _with_unknown_token(folder: Path) -> None:
-    file = folder / "tokenizer.json"
-    words = json.loads(file.read_text(encoding="utf-8"))
+def _with_unknown_token(content: bytes) -> bytes:
+    words = json.loads(content)
     words["post_processor"]["special_tokens"]["<end_of_text>"]["ids"] = [60_000]
-    file.write_text(json.dumps(words), encoding="utf-8")
-    _described(folder)
+    return json.dumps(words).encode()
 
 
 def _with_link(folder: Path) -> None:
@@ -86,11 +90,7 @@ def _with_link(folder: Path) -> None:
 
 
 def _naming(name: str) -> Spoil:
-    def spoil(folder: Path) -> None:
-        files = json.loads((folder / "encoder.json").read_text())["files"]
-        _described(folder, files={**files, name: "0" * 64})
-
-    return spoil
+    return lambda folder: _described(folder, files={**_files(folder), name: "0" * 64})
 
 
 def _external(location: str, listed: bool = False) -> Spoil:
@@ -106,8 +106,7 @@ def _external(location: str, listed: bool = False) -> Spoil:
         (folder / "image.onnx").write_bytes(graph.SerializeToString())
         if location != "more.bin":
             (folder / "more.bin").rename(folder.parent / "more.bin")
-        files = json.loads((folder / "encoder.json").read_text())["files"]
-        _described(folder, files={**files, **({"more.bin": ""} if listed else {})})
+        _described(folder, files=_files(folder) | ({"more.bin": ""} if listed else {}))
         _described(folder)
 
     return spoil
@@ -142,13 +141,10 @@ def _in_eight_bits(folder: Path, kind: str = "QUInt8", name: str = "image.onnx")
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (_cut("image.onnx"), ["image.onnx", "damaged"]),
-        (_cut("tokenizer.json"), ["tokenizer.json", "damaged"]),
-        (_cut("encoder.json"), ["encoder.json", "damaged"]),
+        *((_cut(name), [name, "damaged"]) for name in NAMES),
         (_filled("encoder.json", lambda _: b"[" * 100_000), ["encoder.json", "damaged"]),
         (_filled("encoder.json", lambda _: b"\xff\xfe"), ["encoder.json", "damaged"]),
-        (_without("image.onnx"), ["image.onnx", "missing"]),
-        (_without("tokenizer.json"), ["tokenizer.json", "missing"]),
+        *((_without(name), [name, "missing"]) for name in NAMES[:2]),
         (_without("encoder.json"), ["make one with crg encoders export"]),
         (shutil.rmtree, ["make one with crg encoders export"]),
         (_changed(width="gone"), ["missing", "'width'"]),
@@ -164,12 +160,10 @@ def _in_eight_bits(folder: Path, kind: str = "QUInt8", name: str = "image.onnx")
         (_changed(context_length=50), ["text.onnx", "cannot be used"]),
         (_changed(reference={"images": [[0.1] * 23] * 2}), ["reference", "24 wide"]),
         (_changed(reference={"images": [[0.1] * 24, [0.1] * 25]}), ["reference", "24 wide"]),
-        (_with_unknown_token, ["text.onnx"]),
+        (_filled("tokenizer.json", _with_unknown_token, True), ["text.onnx"]),
         (_with_link, ["image.onnx", "files themselves"]),
         (_external("more.bin"), ["more.bin is not listed"]),
-        (_external("../more.bin"), ["image.onnx", "cannot be used"]),
-        (_external("/etc/passwd"), ["image.onnx", "cannot be used"]),
-        (_external(""), ["image.onnx", "cannot be used"]),
+        *((_external(to), ["image.onnx", "cannot"]) for to in ("../more.bin", "/etc/passwd", "")),
         (_perturbed("image.onnx"), ["image.onnx", "test inputs", "encoders import"]),
         (_perturbed("text.onnx"), ["text.onnx", "test inputs", "encoders import"]),
         (_in_eight_bits, ["image.onnx", "was changed", "crg encoders import"]),
@@ -179,8 +173,7 @@ def _in_eight_bits(folder: Path, kind: str = "QUInt8", name: str = "image.onnx")
 def test_spoilt_folders_are_refused(folder: Path, spoil: Spoil, words: list[str]) -> None:
     """The refusal names the file and the remedy, even where all checksums fit."""
     spoil(folder)
-    with refused_in_one_sentence(*words):
-        load_encoder(f"onnx:{folder}")
+    check_refused(tuple(words), load_encoder, f"onnx:{folder}")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +181,6 @@ def test_spoilt_folders_are_refused(folder: Path, spoil: Spoil, words: list[str]
     [
         *({"width": width} for width in (0, -24, True, 10**12, 24.5, "24")),
         *({"logit_scale": scale} for scale in (math.nan, math.inf, -1, True)),
-        *({"logit_bias": bias} for bias in (1e300, None)),
         *({"context_length": length} for length in (0, 10**9, None)),
         *({"tokenizer": use} for use in (None, 5, {"clean": "shell"})),
         {"tokenizer": {"clean": "lower", "pad_id": -1, "pad_token": "p"}},
@@ -208,8 +200,7 @@ def test_spoilt_folders_are_refused(folder: Path, spoil: Spoil, words: list[str]
 def test_values_of_other_kinds_and_ranges_are_refused(folder: Path, change: Any) -> None:
     """The description is checked before any file that it names is used."""
     _described(folder, **change)
-    with refused_in_one_sentence("encoder.json", "make the folder again"):
-        load_encoder(f"onnx:{folder}")
+    check_refused(("encoder.json", "make the folder again"), load_encoder, f"onnx:{folder}")
 
 
 def test_external_data_must_be_listed(folder: Path, made: Path) -> None:
@@ -219,25 +210,22 @@ def test_external_data_must_be_listed(folder: Path, made: Path) -> None:
     expected = load_encoder(f"onnx:{made}").encode_images(pixels)
     assert np.allclose(load_encoder(f"onnx:{folder}").encode_images(pixels), expected, atol=1e-6)
     (folder / "more.bin").write_bytes(b"other" * 99)
-    with refused_in_one_sentence("more.bin", "damaged"):
-        load_encoder(f"onnx:{folder}")
+    check_refused(("more.bin", "damaged"), load_encoder, f"onnx:{folder}")
 
 
 @pytest.mark.parametrize("kind", ["QUInt8", "QInt8"])
 def test_sound_eight_bits_are_taken(folder: Path, made: Path, kind: str) -> None:
-    """Features of another precision are no measure for a graph whose own noise is small."""
-    far = {"images": [[0.2] * 24, [-0.2] * 24]}
+    """A graph that was quantised may differ by its noise from the features of float32."""
     for name in ("image.onnx", "text.onnx"):
         _in_eight_bits(folder, kind, name)
-    _described(folder, reference=far)
+    _described(folder)
     pixels = some_pixels(2, 32)
     ours = load_encoder(f"onnx:{folder}").encode_images(pixels)
     assert 1e-4 < np.abs(ours - load_encoder(f"onnx:{made}").encode_images(pixels)).max() < 0.05
     texts = [load_encoder(f"onnx:{folder}").encode_texts(["a cat", *more]) for more in ([], ["2"])]
     assert np.array_equal(texts[0][0], texts[1][0])
-    _described(folder, reference_of=file_sha256(folder / "image.onnx"))
-    with refused_in_one_sentence("image.onnx", "those in encoder.json"):
-        load_encoder(f"onnx:{folder}")
+    _described(folder, reference={"images": [[0.2] * 24, [-0.2] * 24]})
+    check_refused(("image.onnx", "those in encoder.json"), load_encoder, f"onnx:{folder}")
 
 
 class _Overflowing:
@@ -261,24 +249,23 @@ def test_products_that_overflow_are_found() -> None:
     """Beside larger values fewer products are cut, and features move beyond the noise."""
     rows = np.random.default_rng(2).uniform(0.5, 1, (2, 48, 2)).astype(np.float32)
     rows[1] *= 4
-    check_sound(_Overflowing(np.inf), rows, None)  # type: ignore[arg-type]
-    with refused_in_one_sentence("image.onnx", "another beside it", "overflow", "QUInt8"):
-        check_sound(_Overflowing(32767), rows, None)  # type: ignore[arg-type]
+    check_sound(_Overflowing(np.inf), rows, 24, None)  # type: ignore[arg-type]
+    words = ("image.onnx", "another beside it", "overflow", "QUInt8")
+    check_refused(words, check_sound, _Overflowing(32767), rows, 24, None)
 
 
-def test_files_that_no_graph_reads_may_lie_there(folder: Path) -> None:
-    """A README, what a file manager leaves behind, and folders are no reason to refuse."""
+def test_some_files_and_facts_do_not_matter(folder: Path, made: Path) -> None:
+    """Without reference features, beside a README or a folder, the fingerprint is the same.
+
+    Another model has another one.
+    """
+    _described(folder, reference="gone")
     for name in ("README.md", ".DS_Store", "a", "image.onnx.orig"):
         (folder / name).write_text("hello")
     (folder / "notes").mkdir()
-    load_encoder(f"onnx:{folder}")
-
-
-def test_reference_features_are_optional(folder: Path, made: Path) -> None:
-    """A folder without reference features is read, with the same fingerprint."""
-    _described(folder, reference="gone")
-    prints = [load_encoder(f"onnx:{each}").fingerprint for each in (folder, made)]
-    assert prints[0] == prints[1]
+    folders = folder, made, exported("small-resnet")
+    prints = [load_encoder(f"onnx:{each}").fingerprint for each in folders]
+    assert prints[0] == prints[1] != prints[2]
 
 
 def test_a_folder_may_hold_the_image_graph_only(folder: Path, made: Path) -> None:
@@ -289,5 +276,4 @@ def test_a_folder_may_hold_the_image_graph_only(folder: Path, made: Path) -> Non
     assert np.array_equal(
         encoder.encode_images(pixels), load_encoder(f"onnx:{made}").encode_images(pixels)
     )
-    with refused_in_one_sentence("no text.onnx", "--text-features"):
-        encoder.encode_texts(["a cat"])
+    check_refused(("no text.onnx", "--text-features"), encoder.encode_texts, ["a cat"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
@@ -12,7 +11,7 @@ import pytest
 
 import crg
 from crg import parts
-from streams import clustered
+from synthetic import clustered
 
 torch = pytest.importorskip("torch")
 from oracle import Oracle  # noqa: E402  (needs torch)
@@ -104,14 +103,3 @@ def test_odd_sizes_agree_with_the_plain_form(n_classes: int, width: int) -> None
     """Few classes, narrow features and more classes than dimensions are no special case."""
     text, stream = clustered(seed=4, n=150, n_classes=n_classes, width=width)
     assert_agree(text, stream, "float64", {"queue_size": 4})
-
-
-@pytest.mark.skipif("CRG_FEATURE_FILES" not in os.environ, reason="set CRG_FEATURE_FILES to run")
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("path", os.environ.get("CRG_FEATURE_FILES", "").split(os.pathsep))
-def test_real_streams_agree_with_the_plain_form(path: str, dtype: str) -> None:
-    """Streams of real features, shuffled, agree over their whole length."""
-    with np.load(path) as file:
-        order = np.random.default_rng(0).permutation(len(file["image_features"]))
-        text, stream = file["text_features"], file["image_features"][order]
-    assert_agree(text, stream, dtype, {}, scale=100.0)

@@ -6,12 +6,11 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from crg.atomic import locked, locked_folder
-from crg.cli import main
 from crg.results import ledger
 from made_files import save_raw
+from processes import called
 from sentences import refused_in_one_sentence
 
 NOTES = "notes of mine\n"
@@ -22,45 +21,43 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A results file of a small comparison, in the folder that is worked in."""
     monkeypatch.chdir(tmp_path)
     save_raw(tmp_path / "a.npz")
-    words = ["compare", "a.npz", "--methods", "tda", "--orders", "1", "--workers", "1"]
-    done = CliRunner().invoke(main, [*words, "--results", "r.jsonl"])
-    assert done.exit_code == 0, done.output
+    words = ("compare", "a.npz", "--methods", "tda", "--orders", "1", "--workers", "1")
+    called(*words, "--results", "r.jsonl")
     return tmp_path / "r.jsonl"
 
 
 def _refused(said: str, *words: str) -> None:
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == 2 and said in done.output, done.output
+    assert said in called(*words, code=2).output
 
 
-@pytest.mark.parametrize("option", ["--out", "--markdown", "--latex"])
-def test_a_report_replaces_reports_only(results: Path, option: str) -> None:
+@pytest.mark.parametrize("suffix", [".html", ".md", ".tex"])
+def test_a_report_replaces_reports_only(results: Path, suffix: str) -> None:
     """A file of somebody else is left alone; one of ours is written again; one writer at a time."""
-    notes = results.with_name("notes.txt")
+    notes, ours = results.with_name(f"notes{suffix}"), f"ours{suffix}"
     notes.write_text(NOTES)
-    words = ("report", str(results), option)
-    _refused(option, *words, str(notes))
+    words = ("report", str(results), "--out")
+    _refused("is not ours", *words, str(notes))
     assert notes.read_text() == NOTES
     for _ in range(2):
-        done = CliRunner().invoke(main, [*words, "ours"])
-        assert done.exit_code == 0, done.output
-    with locked("ours"):
-        _refused("another", *words, "ours")
+        called(*words, ours)
+    with locked(ours):
+        _refused("another", *words, ours)
+    _refused("choose .html, .md or .tex", *words, "ours.txt")
 
 
 def test_figures_replace_figures_only(results: Path) -> None:
     """A PDF file of somebody else is left alone; results with a damaged line are still ours."""
-    words = ["report", str(results), "--figures", "figures"]
+    words = ("report", str(results), "--out", "figures")
     for _ in range(2):
-        assert CliRunner().invoke(main, words).exit_code == 0
+        called(*words)
     with locked_folder("figures"):
         _refused("another process", *words)
     figure = next(results.with_name("figures").glob("*.pdf"))
     figure.write_text(NOTES)
-    _refused("--figures", *words)
+    _refused("is not ours", *words)
     assert figure.read_text() == NOTES
     results.write_bytes(b'{"schema": 1, "ke\n' + results.read_bytes())
-    ledger.check_writable(results)  # one whole line anywhere is enough
+    ledger.read(results).check_writable()  # one whole line anywhere is enough
 
 
 def test_a_demo_does_not_write_over_a_page_of_somebody_else(tmp_path: Path) -> None:
@@ -82,10 +79,10 @@ def test_results_are_added_to_results_only(tmp_path: Path, name: str, content: b
     path = tmp_path / name
     path.write_bytes(content)
     with refused_in_one_sentence("no results file", "--results"):
-        ledger.check_writable(path)
+        ledger.read(path).check_writable()
     assert path.read_bytes() == content
     with refused_in_one_sentence("--results"):
-        ledger.check_writable(tmp_path / "new.jsonl.gz")
+        ledger.read(tmp_path / "new.jsonl.gz").check_writable()
 
 
 def _count(place: Path) -> None:

@@ -55,22 +55,11 @@ def test_a_file_waits_until_it_stays_the_same_and_comes_again_if_it_changes(tmp_
     assert again == [("slow", 2), ("slow", 13)]
 
 
-def test_a_file_that_goes_away_is_forgotten(tmp_path: Path) -> None:
-    """A file that vanishes between two looks is no arrival and no error."""
-    gone = tmp_path / "gone"
-    gone.write_text("x")
-    listed = [[gone], [gone], []]
-    arrivals = iter_arrivals(
-        lambda: listed.pop(0) if listed else [], 1.0, 1.0, lambda _: gone.unlink(missing_ok=True)
-    )
-    assert [path for path in arrivals if path is not None] == []
-
-
-def test_a_folder_that_vanishes_for_a_moment_ends_no_watch(tmp_path: Path) -> None:
-    """A place that is gone is empty until it is back; quiet times are announced once each."""
-    image = tmp_path / "image"
+def test_what_vanishes_for_a_moment_ends_no_watch(tmp_path: Path) -> None:
+    """A file that goes away is no arrival; a lost folder is empty; quiet times come once each."""
+    image, gone = tmp_path / "image", tmp_path / "gone"
     image.write_text("x")
-    looks = iter([None, None, [image], [image], [image]])
+    looks = iter([None, [gone], [image], [image], [image]])
 
     def list_now() -> list[Path]:
         found = next(looks, [image])
@@ -157,7 +146,7 @@ def test_lines_are_taken_one_at_a_time() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes as files")
-@pytest.mark.parametrize("more", [(), ("--watch", "--idle", "0.6")], ids=["folder", "watch"])
+@pytest.mark.parametrize("more", [(), ("--watch", "0.6")], ids=["folder", "watch"])
 def test_nothing_that_cannot_be_read_stops_the_work(
     more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

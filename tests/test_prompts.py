@@ -13,7 +13,6 @@ import pytest
 from crg import prompts as caching
 from crg.encoders.base import Vectors
 from crg.prompts import (
-    Mode,
     class_prompts,
     distinct_names,
     encode_classes,
@@ -57,25 +56,28 @@ BOTH = [[*some, *more] for some, more in zip(PROMPTED, DESCRIBED, strict=True)]
 
 
 @pytest.mark.parametrize(
-    ("mode", "prompts"), [("template", PROMPTED), ("descriptions", DESCRIBED), ("both", BOTH)]
+    ("templates", "sentences", "prompts"),
+    [(TEMPLATES, None, PROMPTED), ((), SENTENCES, DESCRIBED), (TEMPLATES, SENTENCES, BOTH)],
 )
-def test_features_are_what_the_field_computes(mode: Mode, prompts: list[list[str]]) -> None:
-    """Normalise each prompt, average, normalise: against the same by hand."""
-    features = encode_classes(LetterCounts(), NAMES, TEMPLATES, SENTENCES, mode, None)
+def test_features_are_what_the_field_computes(
+    templates: list[str], sentences: dict[str, list[str]] | None, prompts: list[list[str]]
+) -> None:
+    """Normalise each prompt, average, normalise: against the same by hand, of what is given."""
+    features = encode_classes(LetterCounts(), NAMES, templates, sentences, None)
     np.testing.assert_allclose(features, [_by_hand(texts) for texts in prompts], rtol=1e-6)
     assert features.dtype == np.float32
-    assert class_prompts(NAMES, TEMPLATES, SENTENCES, mode) == prompts
+    assert class_prompts(NAMES, templates, sentences) == prompts
 
 
 def test_a_long_prompt_weighs_no_more_than_a_short_one() -> None:
     """Prompts are averaged at unit length; each is encoded once, and many come in several calls."""
     texts = ["aaaaaaaaaaaa", "b"]
-    features = encode_classes(LetterCounts(), ["x"], [], {"x": texts}, "descriptions", None)
+    features = encode_classes(LetterCounts(), ["x"], [], {"x": texts}, None)
     np.testing.assert_allclose(features[0, :2], [0.5**0.5, 0.5**0.5], rtol=1e-6)
     encoder = LetterCounts()
     names = [f"thing {'a' * n}" for n in range(1, 301)]
     shared = {name: ["Shared.", f"Its name has {len(name)} letters."] for name in names}
-    encode_classes(encoder, names, [], shared, "descriptions", None)
+    encode_classes(encoder, names, [], shared, None)
     sent = [text for call in encoder.calls for text in call]
     assert sent.count("Shared.") == 1
     assert len(sent) == len(set(sent)) == 301
@@ -96,14 +98,12 @@ def test_names_that_occur_twice_are_numbered_but_prompted_alike() -> None:
 
 
 def test_descriptions_that_do_not_fit() -> None:
-    """Extra classes and descriptions that are not used are noted; missing ones are refused."""
+    """Descriptions of other classes are noted; missing ones are refused."""
     notes: list[str] = []
-    class_prompts(NAMES, TEMPLATES, {**SENTENCES, "owl": ["It hoots."]}, "both", notes.append)
-    class_prompts(NAMES, TEMPLATES, SENTENCES, "template", notes.append)
-    assert "The descriptions of 1 class are not used: owl." in notes[0]
-    assert len(notes) == 2 and "The descriptions are not used" in notes[1]
+    class_prompts(NAMES, TEMPLATES, {**SENTENCES, "owl": ["It hoots."]}, notes.append)
+    assert notes == ["The descriptions of 1 class are not used: owl."]
     lacking = "lack 6 classes (a, b, c, d, e and 1 more)"
-    check_refused(lacking, class_prompts, list("abcdef"), TEMPLATES, SENTENCES, "descriptions")
+    check_refused(lacking, class_prompts, list("abcdef"), TEMPLATES, SENTENCES)
 
 
 def test_descriptions_come_from_a_file(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_descriptions_come_from_a_file(tmp_path: Path) -> None:
     content = {"sea lion": ["Café."], "red fox": ["It runs."]}
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8-sig")
     assert read_descriptions(path) == content
-    assert class_prompts(NAMES, (), path, "descriptions") == [["Café."], ["It runs."]]
+    assert class_prompts(NAMES, (), path) == [["Café."], ["It runs."]]
 
 
 @pytest.mark.parametrize(
@@ -137,19 +137,15 @@ def test_odd_description_files_are_refused(content: str, words: str, tmp_path: P
 
 
 def test_other_bad_input_is_refused(tmp_path: Path) -> None:
-    """Templates, names and modes that cannot work are refused, each in a sentence."""
+    """Templates and names that cannot work are refused, each in a sentence."""
     check_refused(("has 0 places", "{} exactly once"), class_prompts, NAMES, ["a photo."])
     check_refused("2 places", class_prompts, NAMES, ["a {} and a {}."])
-    check_refused("no template", class_prompts, NAMES, [])
     check_refused("one text", class_prompts, NAMES, "a photo of a {}.")
     check_refused("one text", class_prompts, "cat", TEMPLATES)
     check_refused("no class names", class_prompts, [], TEMPLATES)
     check_refused("empty", class_prompts, ["a", "_"], TEMPLATES)
-    modes = "template, descriptions, both"
-    check_refused(("'all'", modes), class_prompts, NAMES, TEMPLATES, mode="all")
-    check_refused("need descriptions", class_prompts, NAMES, TEMPLATES, mode="both")
     twice = {**SENTENCES, "Red Fox": ["x"]}
-    check_refused("'Red Fox' twice", class_prompts, NAMES, (), twice, "descriptions")
+    check_refused("'Red Fox' twice", class_prompts, NAMES, (), twice)
     check_refused("No such file", read_descriptions, tmp_path / "nowhere.json")
     check_refused("all zeros", encode_classes, LetterCounts(), ["12", "ab"], ["{}"], cache=None)
     assert class_prompts(["{0} {x}"], ["the {}."]) == [["the {0} {x}."]]  # which is no bad input

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from crg.encoding import Wording, encode
 from crg.engine.ray import encode_on_ray, run_all_on_ray
-from crg.images.views import Recipe
-from encoding_fakes import HashEncoder, dots
+from encoding_fakes import dots, run
 from made_experiments import spec
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 pytest.importorskip("ray")
 
@@ -43,18 +41,14 @@ def test_ray_gives_the_same_results_even_if_a_worker_is_killed(printed: dict[str
     [reason] = printed["given up"]
     assert reason.startswith("Ray lost the worker") and "try fewer --workers" in reason
     assert "weights of hash" in printed["weights"] and printed["weights"].endswith("on each.")
-    assert "dot 33.png" in printed["unreadable"] and "--skip-unreadable" in printed["unreadable"]
+    assert printed["unreadable"] == "dot 33.png"
     assert printed["ended"] and printed["left alone"]
     assert printed["first"] == "crg" and printed["free again"]
 
 
 def test_a_cluster_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     """An address that does not answer gives one sentence at once."""
-    with refused_in_one_sentence("127.0.0.1:1 cannot be used", "--address"):
-        next(run_all_on_ray([spec("a.npz", "crg")], address="127.0.0.1:1"))
-    with refused_in_one_sentence("127.0.0.1:1 cannot be used", "--address"):
-        encode(
-            *(dots(), HashEncoder(), Recipe(), tmp_path / "s"),
-            wording=Wording(cache=None),
-            run=functools.partial(encode_on_ray, address="127.0.0.1:1"),
-        )
+    far, words = "127.0.0.1:1", ("127.0.0.1:1 cannot be used", "--address")
+    check_refused(words, next, run_all_on_ray([spec("a.npz", "crg")], address=far))
+    on_ray = functools.partial(encode_on_ray, address=far)
+    check_refused(words, run, dots(), tmp_path / "s", run=on_ray)

@@ -10,9 +10,19 @@ from typing import Any
 import pytest
 from PIL import Image
 
-import made_datasets
 from crg.datasets import load_dataset
 from crg.datasets.catalog import DatasetEntry, catalogue, get_entry
+from made_datasets import (
+    CLASS_NAMES,
+    SPLIT,
+    WNIDS,
+    make_aircraft,
+    make_imagenet,
+    make_imagenet_v2,
+    make_split_dataset,
+    put,
+    put_all,
+)
 from sentences import check_refused
 
 WITH_SPLIT_FILE = [entry for entry in catalogue().values() if entry.reader == "split"]
@@ -28,7 +38,7 @@ def no_image_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("entry", WITH_SPLIT_FILE, ids=lambda entry: entry.name)
 def test_split_files_are_read_where_the_catalogue_says(entry: DatasetEntry, tmp_path: Path) -> None:
     """Order, labels, class names and paths are those of the split file."""
-    folder = made_datasets.make_split_dataset(tmp_path, entry)
+    folder = make_split_dataset(tmp_path, entry)
     found = load_dataset(entry.name, root=tmp_path)
     assert found.ids == ("b/5.jpg", "a/4.jpg")
     assert found.labels == (1, 0)
@@ -40,7 +50,7 @@ def test_split_files_are_read_where_the_catalogue_says(entry: DatasetEntry, tmp_
 
 def test_the_root_may_be_the_folder_of_the_dataset(tmp_path: Path) -> None:
     """Pointing at the dataset's own folder works like pointing at the one above, for any split."""
-    folder = made_datasets.make_split_dataset(tmp_path, DTD)
+    folder = make_split_dataset(tmp_path, DTD)
     inside, above = load_dataset("dtd", root=folder), load_dataset("dtd", root=tmp_path)
     assert (inside.sources, inside.fingerprint()) == (above.sources, above.fingerprint())
     train = load_dataset("dtd", root=tmp_path, split="train")
@@ -51,10 +61,8 @@ def test_the_root_may_be_the_folder_of_the_dataset(tmp_path: Path) -> None:
 
 def test_the_layout_of_tpt_is_found(tmp_path: Path) -> None:
     """Split files in a separate folder, images right below the dataset's folder."""
-    made_datasets.put(
-        tmp_path / "data_splits/split_zhou_Caltech101.json", json.dumps(made_datasets.SPLIT)
-    )
-    made_datasets.put_all(tmp_path / "Caltech101" / name for name in ("a/4.jpg", "b/5.jpg"))
+    put(tmp_path / "data_splits/split_zhou_Caltech101.json", json.dumps(SPLIT))
+    put_all(tmp_path / "Caltech101" / name for name in ("a/4.jpg", "b/5.jpg"))
     found = load_dataset("caltech101", root=tmp_path)
     assert found.sources[1] == tmp_path / "Caltech101/a/4.jpg"
 
@@ -62,14 +70,14 @@ def test_the_layout_of_tpt_is_found(tmp_path: Path) -> None:
 def test_folder_names_of_eurosat_become_those_of_prompts(tmp_path: Path) -> None:
     """A split file with the names of EuroSAT's folders gives the names that CoOp uses."""
     split = {"test": [["AnnualCrop/1.jpg", 0, "AnnualCrop"], ["Forest/1.jpg", 1, "Forest"]]}
-    made_datasets.make_split_dataset(tmp_path, get_entry("eurosat"), split)
+    make_split_dataset(tmp_path, get_entry("eurosat"), split)
     assert load_dataset("eurosat", root=tmp_path).class_names == ("Annual Crop Land", "Forest")
 
 
 @pytest.mark.parametrize("folder", ["fgvc_aircraft", "fgvc_aircraft/data"])
 def test_aircraft_lists(folder: str, tmp_path: Path) -> None:
     """Labels follow variants.txt, images follow the list of the split."""
-    place = made_datasets.make_aircraft(tmp_path, folder)
+    place = make_aircraft(tmp_path, folder)
     found = load_dataset("fgvc", root=tmp_path)
     assert (found.class_names, found.labels) == (("707-320", "Boeing 717"), (1, 0))
     assert found.ids == ("0000002.jpg", "0000001.jpg")
@@ -80,26 +88,24 @@ def test_aircraft_lists(folder: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("images", ["imagenet/images/val", "imagenet/val"])
 def test_imagenet_folders(images: str, tmp_path: Path) -> None:
     """Classes follow classnames.txt, images are sorted, val is the test split; train is there."""
-    made_datasets.put(
-        made_datasets.make_imagenet(tmp_path, images) / made_datasets.WNIDS[0] / ".DS_Store", "x"
-    )
+    put(make_imagenet(tmp_path, images) / WNIDS[0] / ".DS_Store", "x")
     found = load_dataset("ImageNet", root=tmp_path)
     assert found.class_names == ("tench", "goldfish", "great white shark")
     assert found.labels == (0, 0, 1, 1, 2, 2)
     assert found.ids[:2] == ("n01440764/n01440764_1.JPEG", "n01440764/n01440764_2.JPEG")
-    made_datasets.make_imagenet(tmp_path, images.replace("val", "train"))
+    make_imagenet(tmp_path, images.replace("val", "train"))
     assert len(load_dataset("imagenet", root=tmp_path, split="train")) == 6
-    shutil.rmtree(tmp_path / images / made_datasets.WNIDS[0])  # labels stay places in the list
+    shutil.rmtree(tmp_path / images / WNIDS[0])  # labels stay places in the list
     partial = load_dataset("imagenet", root=tmp_path)
     assert partial.labels == (1, 1, 2, 2) and len(partial.class_names) == 3
 
 
 def test_imagenet_v2_folders_count_as_numbers(tmp_path: Path) -> None:
     """Folder 10 is class 10, not the one that sorting texts would make it."""
-    images = made_datasets.make_imagenet_v2(tmp_path)
+    images = make_imagenet_v2(tmp_path)
     more = "".join(f"n0000000{number} thing {number}\n" for number in range(8))
-    made_datasets.put(tmp_path / "imagenetv2/classnames.txt", made_datasets.CLASS_NAMES + more)
-    made_datasets.put(images / "10/x.jpeg")
+    put(tmp_path / "imagenetv2/classnames.txt", CLASS_NAMES + more)
+    put(images / "10/x.jpeg")
     found = load_dataset("imagenet-v2", root=tmp_path)
     assert found.labels == (0, 1, 2, 10)
     assert found.class_names[10] == "thing 7"
@@ -107,13 +113,16 @@ def test_imagenet_v2_folders_count_as_numbers(tmp_path: Path) -> None:
 
 def test_imagenet_a_has_the_classes_of_its_folders(tmp_path: Path) -> None:
     """Only names that have a folder are classes, in their order; ImageNet's names serve too."""
-    made_datasets.make_imagenet_a(tmp_path)
-    made_datasets.make_imagenet(tmp_path)
+    folder = tmp_path / "imagenet-adversarial"
+    put_all(folder / "imagenet-a" / wnid / "0.1_x.jpg" for wnid in (WNIDS[2], WNIDS[0]))
+    put(folder / "imagenet-a/README.txt", "about these images")
+    put(folder / "classnames.txt", CLASS_NAMES)
+    make_imagenet(tmp_path)
     for _ in range(2):
         found = load_dataset("imagenet_a", root=tmp_path)
         assert found.class_names == ("tench", "great white shark")
         assert found.ids == ("n01440764/0.1_x.jpg", "n01484850/0.1_x.jpg")
-        (tmp_path / "imagenet-adversarial/classnames.txt").unlink(missing_ok=True)
+        (folder / "classnames.txt").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +143,8 @@ def test_imagenet_a_has_the_classes_of_its_folders(tmp_path: Path) -> None:
 )
 def test_odd_split_files_are_refused(content: str, words: str, tmp_path: Path) -> None:
     """Each fault of a split file is reported in a different sentence."""
-    made_datasets.put(tmp_path / "dtd/split_zhou_DescribableTextures.json", content)
-    made_datasets.put(tmp_path / "dtd/images/a.jpg")
+    put(tmp_path / "dtd/split_zhou_DescribableTextures.json", content)
+    put(tmp_path / "dtd/images/a.jpg")
     check_refused(words, load_dataset, "dtd", root=tmp_path)
 
 
@@ -150,19 +159,19 @@ def test_missing_parts_are_named_with_their_source(tmp_path: Path) -> None:
     refused("dtd", tmp_path, "DTD is not in", "no folder dtd", DTD.source)
     (tmp_path / "dtd").mkdir()
     refused("dtd", tmp_path, "lacks the file split_zhou_Desc", DTD.split_url)
-    made_datasets.put(tmp_path / "dtd" / DTD.split_file, json.dumps(made_datasets.SPLIT))
+    put(tmp_path / "dtd" / DTD.split_file, json.dumps(SPLIT))
     refused("dtd", tmp_path, "no images/b/5.jpg", DTD.source)
 
 
 def test_odd_imagenet_folders_are_refused(tmp_path: Path) -> None:
     """Unsorted images, unknown classes and odd names each have a sentence."""
-    made_datasets.put(tmp_path / "imagenet/images/val/ILSVRC2012_val_00000001.JPEG")
+    put(tmp_path / "imagenet/images/val/ILSVRC2012_val_00000001.JPEG")
     refused("imagenet", tmp_path, "no folder per class")
-    images = made_datasets.make_imagenet(tmp_path)
+    images = make_imagenet(tmp_path)
     refused("imagenet", tmp_path, "no split 'val': choose train or test", split="val")
-    made_datasets.put(images / "n09999999/x.JPEG")
+    put(images / "n09999999/x.JPEG")
     refused("imagenet", tmp_path, "n09999999 is not in it")
-    names = made_datasets.put(tmp_path / "imagenet/classnames.txt", "tench\n")
+    names = put(tmp_path / "imagenet/classnames.txt", "tench\n")
     refused("imagenet", tmp_path, "odd line 'tench'")
     names.write_bytes(b"\xff\xfe")
     refused("imagenet", tmp_path, "cannot be read")
@@ -172,11 +181,11 @@ def test_odd_imagenet_folders_are_refused(tmp_path: Path) -> None:
 
 def test_other_odd_layouts_are_refused(tmp_path: Path) -> None:
     """Too many numbered folders, unknown variants and empty folders are reported."""
-    made_datasets.put(made_datasets.make_imagenet_v2(tmp_path) / "3/x.jpeg")
+    put(make_imagenet_v2(tmp_path) / "3/x.jpeg")
     refused("imagenet-v2", tmp_path, "not 0 to 2")
-    place = made_datasets.make_aircraft(tmp_path)
+    place = make_aircraft(tmp_path)
     refused("fgvc", tmp_path, "no split 'dev': choose train or val or test", split="dev")
-    made_datasets.put(place / "images_variant_test.txt", "0000001 Concorde\n")
+    put(place / "images_variant_test.txt", "0000001 Concorde\n")
     refused("fgvc", tmp_path, "'Concorde', which variants.txt lacks")
     (place / "images_variant_test.txt").unlink()
     refused("fgvc", tmp_path, "images_variant_test.txt cannot be read")

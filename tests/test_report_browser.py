@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from selenium.webdriver import Chrome
+from selenium.webdriver.support.ui import WebDriverWait
 
 from browsers import SIZES, chromium, complaints, emulate, needs_browser
 from made_reports import every_page, story_page
@@ -55,7 +57,7 @@ def test_the_page_fits(browser: Chrome, size: tuple[int, int]) -> None:
     emulate(browser, size)
     run = browser.execute_script
     assert run("return document.scrollingElement.scrollWidth") <= size[0]
-    assert run("return document.querySelectorAll('.panel > svg').length") > 8
+    assert run("return document.querySelectorAll('.panel > svg').length") >= 8
     assert run(TOO_WIDE) == 0 and run(OUTSIDE) == []
     assert run(LETTERS) >= 9
     boxes = "[...document.querySelectorAll('.scroll')]"
@@ -86,3 +88,17 @@ def test_a_story_fills_the_screen(browser: Chrome, tmp_path: Path) -> None:
         assert width > 0.9 * size[0] and width >= units
         assert browser.execute_script("return document.scrollingElement.scrollWidth") <= size[0]
     assert complaints(browser) == []
+
+
+def test_a_figure_is_downloaded_as_one_svg_file(tmp_path: Path) -> None:
+    """All panels with their names and the legend, as a file that stands alone."""
+    (tmp_path / "report.html").write_text(every_page(), "utf-8")
+    with chromium(tmp_path) as browser:
+        browser.get((tmp_path / "report.html").as_uri())
+        browser.execute_script("document.querySelector('[data-name=noise-noise]').click()")
+        WebDriverWait(browser, 20).until(lambda _: (tmp_path / "noise-noise.svg").exists())
+        assert complaints(browser) == []
+    root = ElementTree.parse(tmp_path / "noise-noise.svg").getroot()
+    texts = [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"shapes:night:3", "accuracy, %"} <= set(texts) and "crg" in " ".join(texts)
+    assert float(root.attrib["width"]) > 200 and float(root.attrib["height"]) > 200

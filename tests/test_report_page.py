@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import csv
 import io
 import re
 import sys
@@ -19,7 +21,7 @@ from crg.methods.registry import get_method, list_methods
 from crg.metrics import Interval
 from crg.report import layout, page, tables
 from crg.report.contrasts import Spread, judged, tally
-from crg.report.figures import CAPTIONS, drawings_of, save_pdf, styles_of
+from crg.report.figures import figure_of, save_pdf, styles_of
 from crg.report.tables import Column, Table, to_latex, to_markdown
 from crg.results.schema import Setting, Source, Variant
 from crg.types import InputError
@@ -52,37 +54,54 @@ class Outline(HTMLParser):
 
 
 def test_the_page_needs_nothing_but_itself() -> None:
-    """No script, no external address, a policy that forbids both, and all tags closed."""
+    """No external address, a policy that allows its own script only, and all tags closed."""
     html = every_page()
     outline = Outline(html)
     assert outline.open == [] and html.startswith("<!doctype html>")
-    assert "script" not in {tag for tag, _ in outline.tags}
+    assert [tag for tag, _ in outline.tags].count("script") == 1
     places = [value for _, each in outline.tags for name, value in each.items()
               if name in ("src", "href", "xlink:href") and value]  # fmt: skip
-    assert all(place.startswith(("#", "data:image/png;base64,")) for place in places)
-    assert "default-src 'none'; style-src 'unsafe-inline'; img-src data:" in html
+    own = ("#", "data:image/png;base64,", "data:text/csv;charset=utf-8;base64,")
+    assert all(place.startswith(own) for place in places)
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-"
+    assert policy in html
     assert len(html) < 400_000
     assert "<script>alert" not in html and "&lt;script&gt;alert(1)" in html  # names are text
     assert "red <b>star" not in html and "red &lt;b&gt;star" in html
 
 
 def test_the_page_says_what_was_compared_before_the_experiments() -> None:
-    """Counts, main tables and grid come first; an experiment has a caption and folded details."""
+    """Result, counts, figure and tables come first; an experiment opens with its figure."""
     html = every_page()
-    first, titles = (
-        html[: html.index("<section")],
-        ("Feature files", "Rendered shapes", "Win / tie"),
-    )
-    assert "<b>2</b> datasets" in first and "<b>7</b> experiments" in first
+    first = html[: html.index('<section id="table">')]
+    titles = ("<b>crg</b> is the best of 3 methods without labels", "<b>2</b> datasets",
+              "<b>6</b> experiments", "Gain over zero-shot, feature files",
+              "Gain over zero-shot, rendered shapes", "Win / tie", "mean over 1 dataset",
+              "AUROC of outside")  # fmt: skip
     places = [first.index(word) for word in titles]
     assert places == sorted(places)
+    assert "+25.00 points</b> over zero-shot" in first
     sections = re.findall(r'<section id="(\w+)">(.*?)</section>', html, re.S)
-    kinds = {each.outline.name: each.outline.figure for each in ALL}
-    assert [name for name, _ in sections] == [*kinds, "rules"]
-    for name, text in sections[:-1]:
-        assert text.index("<svg") < text.index("<details>")
-        assert CAPTIONS[kinds[name]] in text
+    names = [each.outline.name for each in ALL]
+    assert [name for name, _ in sections] == ["gain", "quality", *names, "rules"]
+    for _, text in sections[2:-1]:
+        assert text.index("<svg") < text.index("Made up.") < text.index("<details>")
     assert html.count("Not run: ") == 1 and "<details open" not in html
+
+
+def test_every_figure_can_be_downloaded_with_its_numbers() -> None:
+    """A button for the SVG, and a link to a CSV file that holds every mark."""
+    html = every_page()
+    links = re.findall(r'download="([\w-]+)\.csv" href="data:[^,]+,([^"]+)"', html)
+    names = [f"{each.outline.name}-{each.outline.figure}" for each in ALL]
+    assert [name for name, _ in links] == ["overview", *names]
+    assert html.count('class="svg" type="button"') == len(links)
+    found = {name: list(csv.DictReader(base64.b64decode(data).decode().splitlines()))
+             for name, data in links}  # fmt: skip
+    marks = {(each["panel"], each["name"]): each for each in found["table-table"]}
+    mine = marks["shapes:night:3", "crg"]
+    assert float(mine["mean"]) == 25.0 and float(mine["low"]) < 25.0 < float(mine["high"])
+    assert mine["verdict"] == "better" and len(found["noise-noise"]) == 9
 
 
 def test_figures_are_valid_and_take_the_colour_of_the_page() -> None:
@@ -121,14 +140,33 @@ def test_one_panel_shows_a_dataset_with_two_sets_of_names(tmp_path: Path) -> Non
         book.add("zero_shot", share(100), share(100), source=place, setting=place)
         book.add("a", share(120), share(100), source=place, setting=place)
     experiment = book.read(tmp_path)
-    [(title, _)], [table] = drawings_of(experiment), layout.tables_of(experiment)
-    assert title == table.title == "pets; names of 2 files (simulated text)"
+    figure, [table] = figure_of(experiment), layout.tables_of(experiment)
+    assert figure is not None and {mark.panel for mark in figure.marks} == {"a"}
+    [name] = {mark.name for mark in figure.marks}
+    assert name == table.title == "pets; names of 2 files (simulated text)"
+    assert [mark.place for mark in figure.marks] == ["own names", "all names"]
     assert [column.title for column in table.columns][1:3] == ["own names", "all names"]
+
+
+def test_settings_of_one_label_are_told_apart(tmp_path: Path) -> None:
+    """Two sets of class names in the same setting have headings and marks of their own."""
+    sources = [Source(f"pets, names of {n} files", "pets", then=("b.npz",) * n) for n in (2, 4)]
+    settings = [Setting("many_names", "all names")]
+    book = Book([A], "streams", sources=sources, settings=settings)
+    for place in range(2):
+        book.add("a", share(120), share(100), source=place)
+    experiment = book.read(tmp_path)
+    names = ["all names (names of 2 files)", "all names (names of 4 files)"]
+    [table], figure = layout.tables_of(experiment), figure_of(experiment)
+    assert [column.title for column in table.columns][1:3] == names
+    assert figure is not None and [mark.place for mark in figure.marks] == names
 
 
 def test_figures_show_the_made_accuracies_and_are_saved_as_pdf(tmp_path: Path) -> None:
     """Heights are accuracies; a PDF file is named after its experiment and dataset."""
-    [(_, figure)] = drawings_of(noise().read(tmp_path))
+    found = figure_of(noise().read(tmp_path))
+    assert found is not None
+    [(_, figure)] = found.drawn()
     axes = figure.axes[0]
     lines = {c.get_label(): c.lines[0].get_xydata().tolist() for c in axes.containers}
     assert lines["crg"] == [[0.0, 60.0], [0.3, 45.0], [0.6, 30.0]]
@@ -153,8 +191,8 @@ def test_a_missing_library_is_named_with_its_remedy(
 def test_the_command_writes_what_is_asked_for(tmp_path: Path) -> None:
     """A page by default; tables and figures alone where only these are named."""
     results = noise().write(tmp_path / "noise.jsonl")
-    words = ["report", str(results), "--methods", "crg", "--markdown", f"{tmp_path}/t.md",
-             "--latex", f"{tmp_path}/t.tex", "--figures", f"{tmp_path}/f"]  # fmt: skip
+    words = ["report", str(results), "--methods", "crg"]
+    words += [f"--out={tmp_path}/{name}" for name in ("t.md", "t.tex", "f")]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     shown = {each.name for each in tmp_path.iterdir()}
@@ -197,13 +235,15 @@ def test_a_value_reads_the_same_everywhere() -> None:
 def test_the_main_table_keeps_shapes_and_files_apart() -> None:
     """A table each, simulated text flagged, the best without labels in bold, labels named."""
     files, shapes = layout.main_tables(ALL)
-    assert (files.title, shapes.title) == ("Feature files", "Rendered shapes")
+    assert files.title.endswith("feature files") and shapes.title.endswith("rendered shapes")
     assert files.columns[1].title == "dtd (simulated text)"
     names = [row[0] for row in files.cells()]
     assert names[0] == "zero_shot" and names[-1] == "gda (uses labels)"
     assert [names[row] for row, _ in files.best] == ["crg"]
     cells = dict(zip(names, (row[1] for row in files.cells()), strict=True))
-    assert cells["zero_shot"] == "accuracy 50.00"
+    assert cells["zero_shot"] == "50.00%"
+    means = dict(zip(names, (row[-1] for row in files.cells()), strict=True))
+    assert (means["crg"], means["gda (uses labels)"]) == ("+25.00", "-")
     assert cells["crg"].startswith("+25.00 [") and cells["crg"].endswith("▲")
     assert cells["tda"].startswith("-20.00 [") and cells["tda"].endswith("▼")
 
@@ -237,8 +277,8 @@ def test_settings_are_columns(tmp_path: Path) -> None:
 
 def test_ablations_and_cold_starts_have_columns_of_their_own(tmp_path: Path) -> None:
     """A variant is compared with the one that it extends; a cold start shows its first images."""
-    shown = layout.comparison_table(ablation().read(tmp_path).comparisons[0], "waterfall")
-    place = [column.title for column in shown.columns].index("to the variant it extends")
+    shown = layout.comparison_table(ablation().read(tmp_path).comparisons[0])
+    place = [column.title for column in shown.columns].index("to the method in brackets")
     assert shown.cells()[1][place].startswith("+20.00 [") and "(cache)" in shown.cells()[1][place]
     start = layout.first_table(ALL[1].comparisons[0])
     assert start is not None and layout.first_table(ALL[0].comparisons[0]) is None
@@ -249,7 +289,7 @@ def test_ablations_and_cold_starts_have_columns_of_their_own(tmp_path: Path) -> 
 def test_missing_datasets_and_methods_are_one_line(tmp_path: Path) -> None:
     """Missing datasets and refused methods, each reason once."""
     line = layout.not_run_line(table().read(tmp_path))
-    assert line.count("\n") == 0 and "not found, RN50: sun397, eurosat, food101" in line
+    assert line.count("\n") == 0 and "not found: sun397, RN50; eurosat, RN50; food101" in line
     assert "tpt (needs a text encoder)" in line
 
 
@@ -274,7 +314,8 @@ def test_a_narrow_terminal_loses_optional_columns() -> None:
 
 def test_the_whole_text_has_every_experiment() -> None:
     """Markdown and LaTeX hold the main tables, the grid and all tables of each experiment."""
-    count = len(layout.main_tables(ALL)) + 1 + sum(len(layout.tables_of(each)) for each in ALL)
+    opening = [*layout.main_tables(ALL), *layout.quality_tables(ALL)]
+    count = len(opening) + 1 + sum(len(layout.tables_of(each)) for each in ALL)
     text = layout.whole_text(ALL, to_latex, "% {}")
     assert text.count(r"\begin{tabular}") == text.count(r"\end{table}") == count
     assert layout.whole_text(ALL, to_markdown, "## {}").count("\n## ") == len(ALL)
@@ -293,3 +334,29 @@ def test_label_noise_has_a_table_of_means_over_the_datasets(tmp_path: Path) -> N
     first = layout.tables_of(book.read(tmp_path))[0]
     assert first.title == "Accuracy in %, mean over 2 datasets"
     assert first.cells() == [["a", "55.00", "50.00"]]
+
+
+def test_other_figures_than_accuracy_have_tables() -> None:
+    """Calibration, risk and time are means over datasets; ``outside`` has a row per dataset."""
+    shown = {each.title: each for each in layout.quality_tables(ALL)}
+    files = shown["Feature files: mean over 1 dataset"]
+    titles = [column.title for column in files.columns]
+    assert titles[1:5] == ["accuracy %", "ECE %", "AURC %", "accuracy at 90% coverage"]
+    row = next(row for row in files.cells() if row[0] == "crg")
+    assert (row[1:4], row[titles.index("ms per image")]) == (["75.00", "10.00", "20.00"], "0.5")
+    assert shown["Out-of-distribution images"].cells() == [["dtd (simulated text)", "90.00"]]
+
+
+def test_a_cold_start_has_means_over_the_datasets(tmp_path: Path) -> None:
+    """Only images that all datasets have count; a single dataset has no mean."""
+    book = Book([A], "cold_start", sources=[Source("one"), Source("two")])
+    for source in range(2):
+        right = [share(100 + 20 * source, first=seed) for seed in range(5)]
+        book.add("a", right, share(0), source=source)
+    table = layout.mean_table(book.read(tmp_path))
+    assert (
+        table is not None and table.title == "Cold start: gain over zero-shot, mean over 2 datasets"
+    )
+    assert [column.title for column in table.columns][1:] == ["first 50", "first 100", "first 200"]
+    assert table.cells()[0][0] == "a" and table.cells()[0][3] == "+55.00"
+    assert layout.mean_table(ALL[1]) is None

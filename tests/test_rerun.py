@@ -15,12 +15,12 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from crg.bench.design import DataDesign
-from crg.bench.rerun import changed_since, find_run
+from crg.bench.rerun import find_run
 from crg.bench.sources import render_store, shape_names, shapes_in
 from crg.cli import main
-from crg.results import ledger, provenance
-from crg.results.schema import Data, encode
+from crg.results import ledger
 from crg.results.schema import Result as Run
+from crg.results.schema import encode
 from documents import ROOT
 from keep_results import archive_file
 from made_experiments import FILES, lines_of, save_experiment
@@ -97,21 +97,19 @@ def test_every_kind_of_run_is_the_same_again(made: Path) -> None:
         done = _rerun(f"{made}:{number}")
         assert done.exit_code == 0, done.output
     assert "Everything was measured again as it was" in done.output
-    [counted] = [line for line in done.output.splitlines() if line.startswith("The same to")]
-    assert len(counted) < 160 and "values, among them accuracy, predicted, ece" in counted
 
 
 def test_what_is_no_run_is_refused(made: Path) -> None:
     """Lines of other kinds or in parts, and lines and files that are not there."""
     count = len(lines_of(made))
-    which = f"names no run: write {made}:NUMBER, its line counted from 1."
+    which = "names no run: write FILE:NUMBER, its line counted from 1."
     for line, said in (
-        (f"{made}:1", "is not a run: name the line of one, such as 2."),
+        (f"{made}:1", "is not a run: name the line of one."),
         (f"{made}:99", f"has no line 99: it has {count} lines, which count from 1."),
-        (f"{made}:-3", f"has no line -3: it has {count} lines, which count from 1."),
+        (f"{made}:0", f"has no line 0: it has {count} lines, which count from 1."),
         (f"{made}:x", which),
         (str(made), which),
-        ("nothing.jsonl:1", "nothing.jsonl:1 names no run: write FILE:NUMBER"),
+        ("nothing.jsonl:1", which),
         (_edited(made, lambda line: line.pop("metrics")), "`metrics`"),
         (_edited(made, lambda line: line.pop("data")), "`data`"),
     ):
@@ -120,10 +118,14 @@ def test_what_is_no_run_is_refused(made: Path) -> None:
     assert "No experiment is named" in _crg("bench").output
 
 
-def test_other_numbers_and_surroundings_are_reported(made: Path) -> None:
+def test_other_numbers_and_surroundings_are_reported(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An edited number is an exit code of 1; another version, machine or code is only a note."""
+    monkeypatch.setenv("CRG_COMPILED", "0")  # as if numba were not there
 
     def edit(line: dict[str, Any]) -> None:
+        line["versions"]["numba"] = "0.1"
         line["metrics"]["accuracy"] += 1e-16 + 0.01
         line["zero_shot"]["nll"] = 1.0
         line["versions"]["numpy"], line["machine"]["host"], line["code"] = "0.1", "far", "other"
@@ -131,8 +133,9 @@ def test_other_numbers_and_surroundings_are_reported(made: Path) -> None:
 
     done = _rerun(_edited(made, edit))
     assert done.exit_code == 1 and "blas" not in done.output
-    for said in ("numpy was 0.1", "host was far and is", " has changed.", "(-0.01).",
-                 "Not the same: accuracy was", "Not the same: zero_shot: nll was 1.0"):  # fmt: skip
+    for said in ("numpy was 0.1", "numba was 0.1 and is not installed.", "host was far and is",
+                 " has changed.", "(-0.01).", "Not the same: accuracy was",
+                 "Not the same: zero_shot: nll was 1.0"):  # fmt: skip
         assert said in done.output
 
 
@@ -147,22 +150,12 @@ def test_changed_and_lost_data_are_refused(made: Path) -> None:
     assert refused.exit_code == 2 and "one.npz is not there: name the folder" in refused.output
 
 
-def test_a_library_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that the run had and this machine lacks is reported in words."""
-    now = {"versions": {"numba": None, "numpy": "2"}, "machine": {}}
-    monkeypatch.setattr(provenance, "surroundings", lambda: now)
-    versions: dict[str, str | None] = {"numba": "0.68.1", "numpy": "2"}
-    run = Run(data=Data("a"), method="crg", given={}, seed=0, metrics={}, versions=versions)
-    notes = [note for note in changed_since(run) if "code" not in note]
-    assert notes == ["numba was 0.68.1 and is not installed."]
-
-
 def test_a_line_loads_no_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A results file may come from a stranger: the user must name its plug-in."""
     monkeypatch.chdir(tmp_path)
     plugin = ("--plugin", str(save_plugin(tmp_path)))
-    words = ("compare", str(save_stream(tmp_path / "a.npz")), "--methods", "constant")
-    ran = _crg(*plugin, *words, "-o", "answer=2", "--orders", "1")
+    words = ("compare", str(save_stream(tmp_path / "a.npz")), "--methods", "constant:answer=2")
+    ran = _crg(*plugin, *words, "--orders", "1")
     assert ran.exit_code == 0, ran.output
     lines = lines_of(Path("crg-results.jsonl"))
     number = 1 + next(k for k, each in enumerate(lines) if each.get("method") == "constant")
@@ -185,7 +178,7 @@ def test_archived_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path)
     for number in runs[::9]:
         done = _rerun(f"{short}:{number}", "--data", str(far))
         assert done.exit_code == 0, done.output
-        assert "4 of 4 values, among them digest, accuracy, ece, nll." in done.output
+        assert "4 of 4 values." in done.output
     refused = _rerun(f"{short}:{runs[0]}")
     assert refused.exit_code == 2 and "--data" in refused.output
     entry = ledger.read(short).entries[runs[0]]

@@ -2,62 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import crg
-from crg import Diagnostics, Features, Method, Prediction, Sample, Task
-from crg.cli import main
+from crg import Features, Task
 from crg.encoders import equipped, load_text_encoder
 from crg.features.joining import with_few
-from crg.methods import registry
 from crg.parts.precision import on_grid
 from crg.resources import FEW, TEXT_ENCODER, FewShot
-from crg.results import ledger
 from sentences import check_refused
-from streams import Floats, clustered
+from synthetic import Floats, clustered
 
 NAMES = ("cat", "dog", "fox")
 METHODS = ("tip_adapter", "gda")
 TEXT, VIEWS = clustered(seed=5, n=40, n_classes=3, width=8)
 STREAM, ROWS = VIEWS[:22, 0], VIEWS[22:, 0]
 LABELS = tuple(int(k) for k in np.argmax(ROWS @ TEXT.T, axis=1))
-
-
-class FirstImages(Method):
-    """The nearest labelled image decides."""
-
-    name = "first_images"
-    paper = "a method of the tests"
-    needs = (FEW,)
-
-    @dataclass(frozen=True)
-    class Config:
-        """Nothing to set."""
-
-    def reset(self) -> None:
-        """There is no state."""
-
-    def step(self, sample: Sample) -> Prediction:
-        few = self.task.resources[FEW]
-        logits = np.full(self.task.n_classes, -1.0)
-        np.maximum.at(logits, list(few.labels), few.features @ sample.views[0])
-        return self._predicted(logits, Diagnostics(0.0, 0))
-
-
-@pytest.fixture
-def nearest() -> Iterator[None]:
-    """The method is known while the test runs."""
-    crg.register(FirstImages)
-    yield
-    del registry._methods["first_images"]
 
 
 def features(names: tuple[str, ...] = NAMES, seed: int = 0, views: int | None = None) -> Features:
@@ -80,14 +44,15 @@ def test_shots_are_the_first_of_each_class() -> None:
     check_refused("one label each", FewShot, np.eye(3), (0, 1))
 
 
-def test_labelled_images_reach_the_method(nearest: None) -> None:
+def test_labelled_images_reach_the_method() -> None:
     """They come from the file itself, or from another one whatever the order of its classes."""
     given = features()
     rows = np.asarray(given.image_features)
     whole = Features(rows, given.task, given.labels, few_features=rows, few_labels=given.labels)
     joined = with_few(features(), features(("fox", "cat", "dog"), seed=1, views=3))
     for each in (whole, joined):
-        assert crg.evaluate.run(each, "first_images").metrics["accuracy"] == 1.0
+        strong = crg.evaluate.run(each, "tip_adapter", {"alpha": 1000.0})
+        assert strong.metrics["accuracy"] == 1.0
 
 
 def test_other_classes_widths_and_missing_labels_are_refused() -> None:
@@ -99,10 +64,10 @@ def test_other_classes_widths_and_missing_labels_are_refused() -> None:
     check_refused("9 wide", with_few, given, wide)
 
 
-def test_labelled_images_go_with_their_class(nearest: None, tmp_path: Path) -> None:
+def test_labelled_images_go_with_their_class(tmp_path: Path) -> None:
     """The others are renumbered and saved, also when none is left, and answer as before."""
     task = Task(NAMES, np.eye(3, 8)).with_resources({FEW: FewShot(np.eye(3, 8), (0, 1, 1))})
-    adapter = crg.create("first_images", task)
+    adapter = crg.create("tip_adapter", task)
     for name, left, rows in (("cat", (0, 0), [1, 2]), ("dog", (), [])):
         adapter.add_class(f"not {name}", np.eye(8)[5 + len(left)])
         adapter.remove_class(name)
@@ -112,22 +77,6 @@ def test_labelled_images_go_with_their_class(nearest: None, tmp_path: Path) -> N
         assert few.labels == left and few.features.argmax(axis=1).tolist() == rows
         views = np.ones(8)
         assert np.array_equal(adapter.step(views).logits, again.step(views).logits)
-
-
-def test_the_command_line_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``--few`` gives a method what it needs, is in the record, and is reported when missing."""
-    monkeypatch.chdir(tmp_path)
-    crg.write_features("stream.npz", features())
-    crg.write_features("few.npz", features(seed=1))
-    words = ["compare", "stream.npz", "--methods", "tip_adapter", "--orders", "1", "--json"]
-    refused = CliRunner().invoke(main, words)
-    assert refused.exit_code == 2 and "labelled images" in refused.stderr
-    assert not Path("crg-results.jsonl").exists()  # no run is begun
-    done = CliRunner().invoke(main, [*words, "--few", "few.npz"])
-    rows = json.loads(done.stdout)["files"]["stream.npz"]
-    assert rows["tip_adapter"]["accuracy"]["mean"] == 1.0
-    recorded = [run.few for run in ledger.read("crg-results.jsonl").runs.values() if run.few]
-    assert [Path(each.path).name for each in recorded] == ["few.npz"]
 
 
 def test_models_without_embeddings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,17 +119,6 @@ def test_bad_input_is_refused(method: str) -> None:
     check_refused("whole number from 0", task_with, ROWS, (*LABELS[:-1], -1))
     for name, value in (("shots", -1), ("shots", 1.5), ("alpha", -0.1)):
         check_refused(repr(name), crg.create, method, task, **{name: value})
-
-
-def test_labelled_images_are_used_and_others_leave_no_trace(adapter: crg.Adapter) -> None:
-    """Logits are not zero-shot's, repeat to the last bit, and ignore a class without images."""
-    first = logits_of(adapter)
-    assert np.abs(first - zero_shot([0, 1, 2])).max() > 0.1
-    np.testing.assert_array_equal(logits_of(adapter), first)
-    assert adapter.cache == {}
-    before = logits_of(adapter)
-    adapter.add_class("d", -TEXT[0])
-    np.testing.assert_allclose(logits_of(adapter)[:, :3], before, rtol=1e-12)
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
@@ -282,33 +220,20 @@ def test_a_class_without_labelled_images_stands_at_the_mean_of_the_others() -> N
     np.testing.assert_allclose(logits_of(create(text, rows, labels), stream), expected, rtol=1e-9)
 
 
-KEYS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, 1.0]])
-KEY_LABELS = (0, 1, 0, 2)
+@pytest.mark.parametrize(
+    ("shots", "options"), [(0, {"alpha": 2.0, "beta": 3.0}), (1, {}), (2, {}), (1000, {})]
+)
+def test_equals_the_product_with_one_hot_labels(shots: int, options: dict[str, float]) -> None:
+    """logits = s f W^T + alpha exp(-beta (1 - f F^T)) L, with the first shots of each class as F.
 
-
-def by_hand(**options: Any) -> Any:
-    """The logits of (0.6, 0.8, 0) beside three unit vectors as text, with four keys."""
-    few = {FEW: FewShot(KEYS, KEY_LABELS)}
-    adapter = crg.create("tip_adapter", crg.Task(list("abc"), np.eye(3), 10.0, few), **options)
-    return adapter.step(np.array([0.6, 0.8, 0.0])).logits
-
-
-def test_three_classes_by_hand() -> None:
-    """10 f.t plus exp(-5.5 (1 - c)), c 0.6 and 1 for a, 0.8 for b, 0 for c; shots add up."""
-    expected = [6.0 + 0.11080315836 + 1.0, 8.0 + 0.33287108370, 0.0 + 0.00408677144]
-    np.testing.assert_allclose(by_hand(), expected, rtol=0, atol=1e-10)
-    one = by_hand(shots=1)
-    np.testing.assert_allclose(one, by_hand() - np.array([1.0, 0.0, 0.0]), atol=1e-12)
-    np.testing.assert_array_equal(by_hand(shots=2), by_hand())
-    np.testing.assert_array_equal(by_hand(shots=1000), by_hand(shots=0))
-
-
-def test_equals_the_product_with_one_hot_labels() -> None:
-    """logits = s f W^T + alpha exp(-beta (1 - f F^T)) L; only the original view counts."""
+    Only the original view counts.
+    """
+    alpha, beta = options.get("alpha", 1.0), options.get("beta", 5.5)
     text, views = clustered(seed=3, n=90, n_classes=5, width=12, n_views=3)
     keys, stream = views[:60, 0], views[60:, 0]
     labels = np.random.default_rng(0).integers(4, size=60)  # the last class has none
-    adapter = create(text, keys, labels, "tip_adapter", shots=0, alpha=2.0, beta=3.0)
-    cached = np.exp(-3.0 * (1 - stream @ keys.T)) @ np.eye(5)[labels]
-    expected = SCALE * stream @ text.T + 2.0 * cached
+    adapter = create(text, keys, labels, "tip_adapter", shots=shots, **options)
+    kept = np.concatenate([np.flatnonzero(labels == k)[: shots or None] for k in range(5)])
+    cached = np.exp(-beta * (1 - stream @ keys[kept].T)) @ np.eye(5)[labels[kept]]
+    expected = SCALE * stream @ text.T + alpha * cached
     np.testing.assert_allclose(logits_of(adapter, views[60:]), expected, rtol=1e-12)

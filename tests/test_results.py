@@ -21,9 +21,9 @@ from crg.report.experiment import read_experiments
 from crg.results import ledger, provenance
 from crg.results.provenance import failed_run, make_run, run_key
 from crg.results.schema import Data, Result, RunSpec, Variant, decode, encode
-from crg.types import InputError
+from crg.streams import Scenario
 from made_results import Book, share
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 SPEC = RunSpec(Data("/data/my file.npz", "abc"), "tda", {"beta": 5.0}, 3, code="code")
 BARE = Result(SPEC.data, "tda", {}, 3, metrics={"accuracy": 0.5}, zero_shot={"accuracy": 0.4},
@@ -55,7 +55,7 @@ def test_a_result_holds_everything_needed_to_repeat_it() -> None:
 def test_entries_are_read_back_and_parsed_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line per entry, in the order of writing; a refresh parses only what was added."""
     known = ledger.read(path)
-    assert known.entries == {} and known.n_lines == 0  # a missing file is no error
+    assert known.entries == {} == known.left_out  # a missing file is no error
     with pytest.raises(ValueError, match="not JSON compliant"):  # JSON cannot hold NaN
         write(path, replace(RUN, metrics={"nll": [float("nan")]}))
     runs = [replace(RUN, key=str(n)) for n in range(3)]
@@ -87,7 +87,7 @@ def test_lines_that_are_not_ours_are_named(path: Path) -> None:
     """JSON of another kind and bytes that are not text are left out by number."""
     path.write_bytes(b'[1]\n{"schema": 99, "key": "x"}\n\xff\xfe\n\n')
     read = ledger.read(path)
-    assert read.entries == {} and read.n_lines == 3
+    assert read.entries == {}
     assert read.notes() == [
         f"Lines 1, 3 of {path} were left out: each is truncated or not ours.",
         f"Line 2 of {path} was left out: it is of the schema 99, which this crg does not read.",
@@ -109,20 +109,18 @@ def test_concurrent_writers_do_not_mix_their_lines(path: Path) -> None:
 
 
 def test_a_key_means_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other data, code, method, options, seed or version is another run; the path is not."""
+    """Other data, code, method, options, scenario, seed or version is another run, a path not."""
     options = {"a": 1, "b": 2}
     key = run_key(SPEC, options)
     moved = replace(SPEC, data=Data("/elsewhere.npz", "abc"))
     assert run_key(moved, {"b": 2, "a": 1}) == key
-    others = {
-        run_key(replace(SPEC, data=Data("p", "other")), options),
-        run_key(replace(SPEC, code="edited"), options),
-        run_key(replace(SPEC, method="dpe"), options),
-        run_key(replace(SPEC, seed=1), options),
-        run_key(SPEC, {"a": 1, "b": 3}),
-    }
+    scenarios: list[Any] = [Scenario("by_class"), Scenario(mislabelled=0.1), Scenario(passes=2)]
+    changes: list[Any] = [{"scenario": each} for each in scenarios]
+    changes += [{"data": Data("p", "x")}, {"code": "x"}, {"method": "dpe"}, {"seed": 1}]
+    others = {run_key(replace(SPEC, **each), options) for each in changes}
+    others |= {run_key(SPEC, {"a": 1, "b": 3})}
     monkeypatch.setattr(crg, "__version__", "0.0.0")
-    assert len(others | {key, run_key(SPEC, options)}) == 7
+    assert len(others | {key, run_key(SPEC, options)}) == 10
 
 
 def test_the_second_writer_of_a_run_writes_nothing(path: Path) -> None:
@@ -137,20 +135,14 @@ def test_the_second_writer_of_a_run_writes_nothing(path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    """The sentence names the two ways out, or the one that a command has."""
-    for path in (tmp_path, tmp_path / "none" / "r.jsonl"):
-        with pytest.raises(InputError, match=r"--results or none with --no-results\.$"):
-            ledger.check_writable(path, or_none=True)
-        with pytest.raises(InputError, match=r"choose another file with --results\.$"):
-            ledger.check_writable(path)
-    other = tmp_path / "features.npz"  # named by mistake, it keeps its bytes
+    """The sentence names the way out; a file named by mistake keeps its bytes."""
+    nowhere = ledger.read(tmp_path / "none" / "r.jsonl")
+    check_refused("choose another file with --results.", nowhere.check_writable)
+    check_refused("cannot be read", ledger.read, tmp_path)
+    other = tmp_path / "features.npz"
     other.write_bytes(b"PK something else")
-    with refused_in_one_sentence("no results file"):
-        ledger.check_writable(other)
+    check_refused("no results file", ledger.read(other).check_writable)
     assert other.read_bytes() == b"PK something else"
-
-
-Line = dict[str, Any]
 
 
 @pytest.fixture
@@ -189,7 +181,7 @@ def made(tmp_path: Path) -> Path:
     ],
 )  # fmt: skip
 def test_a_run_that_contradicts_itself_is_left_out(
-    made: Path, change: Callable[[Line], Any], why: str
+    made: Path, change: Callable[[Any], Any], why: str
 ) -> None:
     """It is reported with its line and reason, and the other runs are shown without it."""
     lines = [json.loads(line) for line in made.read_text().splitlines()]
@@ -212,8 +204,7 @@ def test_an_invalid_outline_stops_no_other(made: Path, tmp_path: Path, part: str
     alone.write_text(json.dumps(other) + "\n")
     made.write_text(made.read_text() + alone.read_text())
     assert [each.outline.name for each in read_experiments([made])] == ["toys"]
-    with refused_in_one_sentence("holds no experiment (line 1 is not valid"):
-        read_experiments([alone])
+    check_refused("holds no experiment (line 1 is not valid", read_experiments, [alone])
 
 
 def test_archived_runs_are_not_drawn(made: Path, tmp_path: Path) -> None:
@@ -221,43 +212,38 @@ def test_archived_runs_are_not_drawn(made: Path, tmp_path: Path) -> None:
     run = {**json.loads(made.read_text().splitlines()[1]), "digest": "0" * 32}
     archive = tmp_path / "kept.jsonl.gz"
     archive.write_bytes(gzip.compress(json.dumps(run).encode() + b"\n"))
-    with refused_in_one_sentence("archived runs only, which are kept for crg bench --rerun"):
-        read_experiments([archive])
+    said = "archived runs only, which are kept for crg bench --rerun"
+    check_refused(said, read_experiments, [archive])
     archive.write_bytes(archive.read_bytes()[:-9])
-    with refused_in_one_sentence("is damaged: restore it from a copy"):
-        ledger.read(archive)
+    check_refused("is damaged: restore it from a copy", ledger.read, archive)
 
 
 def test_the_archived_runs_of_the_documents_can_be_read() -> None:
     """Every line is an archived run or the place of another line."""
-    folder = Path(__file__).parents[1] / "docs" / "results"
-    files = sorted(folder.glob("*.jsonl.gz"))
-    assert len(files) >= 10
-    for file in files:
-        read = ledger.read(file)
-        assert read.left_out == {} and not read.runs
-        assert sum(isinstance(each, Result) for each in read.entries.values()) > 100
+    read = ledger.read(Path(__file__).parents[1] / "docs" / "results" / "results.jsonl.gz")
+    assert read.left_out == {} and not read.runs
+    assert sum(isinstance(each, Result) for each in read.entries.values()) > 10_000
 
 
 @pytest.mark.parametrize(
-    ("text", "platform", "model"),
+    ("text", "model"),
     [
-        ("processor\t: 0\nmodel name\t: AMD  EPYC, 7B13\nmodel name\t: other\n", "x",
-         "AMD EPYC 7B13"),
-        ("Hardware\t: Board\nModel\t\t: Raspberry Pi 4\n", "x", "Raspberry Pi 4"),
-        ("", "from the platform", "from the platform"),
-        (None, "", None),
+        ("processor\t: 0\nmodel name\t: AMD  EPYC, 7B13\nmodel name\t: other\n", "AMD EPYC 7B13"),
+        ("Hardware\t: Board\nModel\t\t: Raspberry Pi 4\n", "Raspberry Pi 4"),
+        ("", "from the platform"),
     ],
-)  # fmt: skip
+)
 def test_the_processor_has_a_name(
-    text: str | None, platform: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On Linux the kernel names it under several keys, elsewhere the platform; or nobody."""
-    if text is not None:
-        (tmp_path / "cpuinfo").write_text(text)
+    (tmp_path / "cpuinfo").write_text(text)
     monkeypatch.setattr(provenance, "_CPUINFO", tmp_path / "cpuinfo")
-    monkeypatch.setattr("platform.processor", lambda: platform)
+    monkeypatch.setattr("platform.processor", lambda: "from the platform")
     assert provenance.processor_model.__wrapped__() == model
+    (tmp_path / "cpuinfo").unlink()
+    monkeypatch.setattr("platform.processor", lambda: "")
+    assert provenance.processor_model.__wrapped__() is None
 
 
 def test_the_blas_of_numpy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

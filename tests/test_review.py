@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from crg.cli import main
 from crg.predict import review
 from crg.predict.answers import read_answers
 from crg.predict.corrections import read_corrections
 from crg.shapes import shape_images
-from documents import ROOT, commands
-from made_images import noise
+from made_files import noise
+from processes import called
 
 SHAPES = shape_images("night", 4, 96, seed=1)
 CLASSES = ",".join(SHAPES.class_names)
@@ -39,8 +38,8 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = Path.cwd()
     os.chdir(place)
     try:
-        done(predict("in", "--out", "answers.jsonl"))
-        done(crg("review", "answers.jsonl"))
+        predict("in", "--out", "answers.jsonl")
+        called("review", "answers.jsonl")
     finally:
         os.chdir(before)
     return place
@@ -56,20 +55,9 @@ def folder(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         path.rmdir() if path.is_dir() else path.unlink()
 
 
-def crg(*words: str) -> Result:
-    """A command in this process."""
-    return CliRunner().invoke(main, words)
-
-
 def predict(*words: str) -> Result:
     """``crg predict`` with the bundled model."""
-    return crg("predict", *words, "--model", "mini", "--classes", CLASSES)
-
-
-def done(outcome: Result) -> Result:
-    """It went well."""
-    assert outcome.exit_code == 0, outcome.output
-    return outcome
+    return called("predict", *words, "--model", "mini", "--classes", CLASSES)
 
 
 def labels(path: str) -> dict[str, str]:
@@ -96,39 +84,23 @@ def test_corrections_are_final_and_teach_the_rest(folder: Path) -> None:
     wrong = [path for path in first if first[path] != TRUTH[path]]
     said = {path: TRUTH[path] for path in wrong[::2]}
     write_corrections("corrections.jsonl", said)
-    done(predict("in", "--corrections", "corrections.jsonl", "--out", "new.jsonl"))
+    predict("in", "--corrections", "corrections.jsonl", "--out", "new.jsonl")
     second = labels("new.jsonl")
     assert {path: second[path] for path in said} == said and second.keys() == first.keys()
     rest = first.keys() - said.keys()
     assert sum(second[p] == TRUTH[p] for p in rest) > sum(first[p] == TRUTH[p] for p in rest)
-    done(crg("review", "new.jsonl", "--before", "answers.jsonl", "--out", "new.html"))
+    called("review", "new.jsonl", "--before", "answers.jsonl", "--out", "new.html")
     images = content("new.html")["images"]
     changed = {path: first[path] for path in first if first[path] != second[path]}
     assert {image["path"]: image["was"] for image in images if "was" in image} == changed
     assert {image["path"] for image in images if image.get("corrected")} == said.keys()
 
 
-def test_the_documented_way_works(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The commands of the documentation run one after the other, on rendered shapes."""
-    monkeypatch.chdir(tmp_path)
-    Path("shapes").symlink_to(shapes / "in")
-    Path("names.txt").write_text("\n".join(SHAPES.class_names))
-    write_corrections("corrections.jsonl", {"shapes/000.png": SHAPES.class_names[0]})
-    shown = list(commands(ROOT / "docs" / "command-line.md"))
-    first = shown.index(["crg", "review", "first.jsonl", "--out", "review.html"]) - 1
-    for words in shown[first : first + 4]:
-        done(crg(*words[1:]))
-    assert labels("second.jsonl")["shapes/000.png"] == SHAPES.class_names[0]
-    assert content("changes.html")["compared"]
-
-
 def test_a_corrected_line_says_so(folder: Path) -> None:
     """It comes first, is certain, under the name that corrections give it; the state knows it."""
     image = str(folder / next(iter(TRUTH)))
     write_corrections("one.jsonl", {image: SHAPES.class_names[3]})
-    done(predict("in", "--passes", "1", "--corrections", "one.jsonl", "--out", "new.csv"))
+    predict("in", "--passes", "1", "--corrections", "one.jsonl", "--out", "new.csv")
     line, *others = read_answers(Path("new.csv"))
     assert line == {"path": image, "label": SHAPES.class_names[3], "probability": 1.0,
                     "step": 0, "corrected": True}  # fmt: skip
@@ -139,22 +111,24 @@ def test_a_corrected_line_says_so(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "has_state"), [(0, False), (1, False), (5, False), (40, False), (40, True)]
-)
+    ("kept", "has_state", "passes"),
+    [(0, False, "1"), (1, False, "1"), (5, False, "1"), (40, False, "1"), (40, True, "1"),
+     (15, False, "2")],
+)  # fmt: skip
 def test_a_stream_with_corrections_resumes_to_the_same_bytes(
-    folder: Path, kept: int, has_state: bool
+    folder: Path, kept: int, has_state: bool, passes: str
 ) -> None:
     """Wherever it stopped, and even if the state was lost, corrections are learnt once."""
     images = list(TRUTH)[:20]
     write_corrections("two.jsonl", {path: TRUTH[path] for path in images[5:8]})
-    words = ("--corrections", "two.jsonl", "--passes", "1")
-    done(predict(*images, *words, "--out", "whole.jsonl"))
-    done(predict(*(images[:9] if has_state else images), *words, "--out", "cut.jsonl"))
+    words = ("--corrections", "two.jsonl", "--passes", passes)
+    predict(*images, *words, "--out", "whole.jsonl")
+    predict(*(images[:9] if has_state else images), *words, "--out", "cut.jsonl")
     whole, cut = Path("whole.jsonl").read_bytes(), Path("cut.jsonl").read_bytes()
     Path("cut.jsonl").write_bytes(b"".join(cut.splitlines(keepends=True)[:kept]))
     if not has_state:
-        Path("cut.jsonl.resume/state").unlink()
-    done(predict(*images, *words, "--out", "cut.jsonl", "--resume"))
+        Path("cut.jsonl.resume/state").unlink(missing_ok=True)
+    predict(*images, *words, "--out", "cut.jsonl", "--resume")
     assert Path("cut.jsonl").read_bytes() == whole
 
 
@@ -173,17 +147,17 @@ def test_the_page_offers_the_classes_of_the_model(folder: Path) -> None:
     assert content("review.html")["classes"] == list(SHAPES.class_names)
     lines = Path("answers.jsonl").read_text().splitlines()[:3]
     Path("alone.jsonl").write_text("\n".join(lines) + "\n")
-    done(crg("review", "alone.jsonl", "--out", "alone.html"))
+    called("review", "alone.jsonl", "--out", "alone.html")
     known = [json.loads(line) for line in lines]
     occur = {line[name] for line in known for name in ("label", "zero_shot_label")}
     assert content("alone.html")["classes"] == sorted(occur)
-    done(crg("review", "alone.jsonl", "--out", "alone.html", "--classes", "cat,dog"))
+    called("review", "alone.jsonl", "--out", "alone.html", "--classes", "cat,dog")
     assert content("alone.html")["classes"] == ["cat", "dog"]
 
 
 def test_a_page_of_more_images_than_it_may_show_has_the_least_sure(folder: Path) -> None:
     """The rest is counted on the page and in a note."""
-    said = done(crg("review", "answers.jsonl", "--out", "few.html", "--most", "5"))
+    said = called("review", "answers.jsonl", "--out", "few.html", "--most", "5")
     assert f"the 5 least sure of {len(TRUTH)} images" in said.output
     shown = content("few.html")
     sure = sorted(line["probability"] for line in read_answers(Path("answers.jsonl")))
@@ -202,20 +176,17 @@ def test_corrected_and_unreadable_images_are_always_on_the_page(tmp_path: Path) 
 
 
 def test_tables_and_unsure_answers_are_shown(folder: Path) -> None:
-    """CSV and Parquet give one page; answers without a label are unsure, with classes to choose."""
-    pytest.importorskip("pyarrow", reason="needs the extra parquet")
-    for out in ("a.parquet", "a.csv"):
-        done(predict("in", "--out", out, "--unsure-below", "0.9", "--top", "3"))
-    with Path("a.csv").open("a") as file:  # of two lines about an image the last one counts
-        file.write("in/000.png,,,,,,,,once it was unreadable" + "," * 7 + "\n")
-    images = []
-    for out in ("a.parquet", "a.csv"):
-        done(crg("review", out, "--out", "a.html"))
-        images.append([x for x in content("a.html")["images"] if x["path"] != "in/000.png"])
-    unsure = [image for image in images[0] if "label" not in image]
-    assert images[0] == images[1] and 0 < len(unsure) < len(TRUTH) - 1 == len(images[0])
+    """Answers without a label are unsure, with classes to choose; of two lines the last counts."""
+    predict("in", "--out", "a.csv", "--unsure-below", "0.9", "--top", "3")
+    with Path("a.csv.resume/answers.jsonl").open("a") as file:
+        file.write('{"path": "in/000.png", "error": "once it was unreadable."}\n')
+    called("review", "a.csv", "--out", "a.html")
+    images = content("a.html")["images"]
+    assert [x["path"] for x in images if "error" in x] == ["in/000.png"]
+    unsure = [image for image in images if "label" not in image and "error" not in image]
+    assert 0 < len(unsure) < len(TRUTH) - 1 and len(images) == len(TRUTH)
     assert all(image["probability"] < 0.9 and len(image["top"]) == 3 for image in unsure)
-    done(predict("in/001.png", "--out", "b.jsonl", "--unsure-below", "1"))
+    predict("in/001.png", "--out", "b.jsonl", "--unsure-below", "1")
     [line] = read_answers(Path("b.jsonl"))
     assert not line["label"] and len(line["top"]) == 1  # which it leans to
 
@@ -226,17 +197,12 @@ def test_two_passes_keep_what_was_corrected(folder: Path) -> None:
     said = {path: TRUTH[path] for path in images[:10]}
     write_corrections("ten.jsonl", said)
     words = (*images, "--passes", "2")
-    done(predict(*words, "--out", "plain.jsonl"))
-    done(predict(*words, "--corrections", "ten.jsonl", "--out", "new.jsonl"))
+    predict(*words, "--out", "plain.jsonl")
+    predict(*words, "--corrections", "ten.jsonl", "--out", "new.jsonl")
     lines = read_answers(Path("new.jsonl"))
     assert [line["path"] for line in lines] == [*images[10:], *images[:10]]
     assert {line["path"]: line["label"] for line in lines if line.get("corrected")} == said
     assert labels("plain.jsonl") != labels("new.jsonl")
-    cut = b"".join(Path("new.jsonl").read_bytes().splitlines(keepends=True)[:33])
-    whole = Path("new.jsonl").read_bytes()
-    Path("new.jsonl").write_bytes(cut)
-    done(predict(*words, "--corrections", "ten.jsonl", "--out", "new.jsonl", "--resume"))
-    assert Path("new.jsonl").read_bytes() == whole
 
 
 def test_images_that_were_moved_are_found(folder: Path) -> None:
@@ -245,21 +211,21 @@ def test_images_that_were_moved_are_found(folder: Path) -> None:
     for image in list(TRUTH)[:4]:
         shutil.copy(image, "own")
     move = ("--by", "move", "--sort-into")
-    done(predict("own", *move, "sorted", "--out", "moved.jsonl"))
-    assert "no thumbnail" not in done(crg("review", "moved.jsonl", "--out", "moved.html")).output
+    predict("own", *move, "sorted", "--out", "moved.jsonl")
+    assert "no thumbnail" not in called("review", "moved.jsonl", "--out", "moved.html").output
     paths = [image["path"] for image in content("moved.html")["images"]]
     write_corrections("one.jsonl", {paths[0]: "red rippled ring"})
-    done(predict("sorted", "--corrections", "one.jsonl", *move, "again", "--out", "new.jsonl"))
+    predict("sorted", "--corrections", "one.jsonl", *move, "again", "--out", "new.jsonl")
     assert Path("again/red rippled ring", Path(paths[0]).name).exists()
     assert list(Path("own").iterdir()) == [] == list(Path("sorted").rglob("*.png"))
-    done(crg("review", "new.jsonl", "--before", "moved.jsonl", "--out", "new.html"))
+    called("review", "new.jsonl", "--before", "moved.jsonl", "--out", "new.html")
     assert len(content("new.html")["images"]) == 4
 
 
 def test_missing_images_and_odd_values_do_no_harm(folder: Path) -> None:
     """A missing image gets the reason and a note, and a number that is none counts as zero."""
     Path("gone.jsonl").write_text('{"path": "a", "label": "5", "probability": NaN, "step": 1}\n')
-    said = done(crg("review", "gone.jsonl", "--out", "gone.html"))
+    said = called("review", "gone.jsonl", "--out", "gone.html")
     assert "no thumbnail for 1 of 1 images" in said.output
     [image] = content("gone.html")["images"]
     assert image.pop("missing") == "a does not exist: check the path."
@@ -280,8 +246,7 @@ def test_bad_input_is_refused_in_a_sentence(folder: Path, words: list[str], said
     """Nothing is written, and the remedy is named."""
     Path("notes.txt").write_text("my notes\n")
     Path("empty.jsonl").write_text("")
-    refused = crg("review", *words)
-    assert refused.exit_code == 2 and said in refused.output
+    assert said in called("review", *words, code=2).output
     assert Path("notes.txt").read_text() == "my notes\n"
 
 

@@ -280,8 +280,8 @@ def test_corrections_leave_and_come_back_as_a_file(
     said |= GIVEN
     assert read_corrections(file) == {str(folder / name): label for name, label in said.items()}
     browser.execute_script("localStorage.clear()")
-    browser.refresh()
-    wait_until(lambda: corrections(browser) == GIVEN)
+    while corrections(browser) != GIVEN:  # the browser forgets in its own time
+        browser.refresh()
     browser.find_element("id", "file").send_keys(str(file))
     wait_until(lambda: corrections(browser) == said)
     assert status(browser) == "5 corrections imported."

@@ -201,7 +201,6 @@ def test_bad_input_is_refused_in_a_sentence(served: TestClient, session: str) ->
         ({"classes": ["a"]}, "The number of classes is 1: give at least two."),
         ({"classes": ["a", "a"]}, "more than once"),
         ({"classes": ["a", " "]}, "empty"),
-        ({"classes": "ab"}, "classes"),
         ({"classes": ["a", 1]}, "classes[1]"),
         ({"classes": NAMES, "method": "nope"}, "nope"),
         ({"classes": NAMES, "options": {"nope": 1}}, "no option 'nope'"),
@@ -259,7 +258,7 @@ def test_the_server_says_what_it_is(served: TestClient) -> None:
     given = [each["content"] for operation in operations
              for each in operation["responses"].values() if "content" in each]  # fmt: skip
     contents = [each for some in given for kind, each in some.items() if kind.endswith("json")]
-    assert len(contents) > 50 and all("example" in each for each in contents)
+    assert len(contents) > 30 and all("example" in each for each in contents)
     assert "<html" in served.get("/").text
 
 

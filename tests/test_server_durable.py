@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from crg.server.event_log import Change, Log
-from crg.server.session import Learner
+from crg.server.event_log import Change, Learner, Log
 from processes import wait_until
 from served import NAMES, Process, client, headers_of, png, refused, send, start
 
@@ -83,51 +82,57 @@ def test_an_unused_session_leaves_the_memory(
         assert "crg_loaded_sessions 2.0" in served.get("/metrics").text
 
 
-def test_what_cannot_be_kept_is_not_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a full disk requests fail and teach nothing; later ones succeed."""
-    plain, full = Log.commit, False
+class Disk:
+    """The disk of a service, in the order in which it is used; full if the test says so."""
 
-    def commit(log: Log, changes: Sequence[Change]) -> list[None]:
-        return plain(log, [*changes, fail] if full else changes)
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.full, self.order = False, list[str]()
+        fsync, commit, write = os.fsync, Log.commit, Path.write_bytes
 
-    def fail(_: object) -> None:
+        def committed(log: Log, changes: Sequence[Change]) -> list[Any]:
+            self.order.append("commit")
+            return commit(log, [*changes, self._fail] if self.full else changes)
+
+        def synced(handle: int) -> None:
+            self.order.append("sync")
+            fsync(handle)
+
+        def written(path: Path, content: Any) -> int:
+            return write(path, content[: len(content) // 2] if self.full else content)
+
+        patch.setattr(os, "fsync", synced)
+        patch.setattr(Log, "commit", committed)
+        patch.setattr(Path, "write_bytes", written)
+
+    def _fail(self, _: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(Log, "commit", commit)
-    with client(tmp_path / "a") as served, client(tmp_path / "b") as other:
-        session, twin = busy_session(served), busy_session(other)
-        full = True
-        for _ in range(3):
-            lost = served.post(f"{session}/images", files=[("i", ("a", png("blue")))])
-            refused(lost, 503, "disk is full")
-        full = False
-        one, two = send(served, session, png("green")), send(other, twin, png("green"))
-        assert {**one, "at": 0} == {**two, "at": 0}
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """The disk of this test."""
+    return Disk(monkeypatch)
 
 
 def test_a_method_that_fails_breaks_no_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception halfway through a request is a 500, and the session is as before it."""
-    plain, left = Learner.answer, 10**6
+    plain, left = Learner.answer, [1, 2]
 
     def answer(self: Learner, *arguments: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0:
+        if not left:
             raise MemoryError
+        left.pop()
         return plain(self, *arguments)
 
-    monkeypatch.setattr(Learner, "answer", answer)
     with client(tmp_path) as served:
         session = busy_session(served)
         before = served.get(f"{session}/state").content
-        left = 2
         parts = [("i", ("a", png("blue")))] * 3
-        refused(served.post(f"{session}/images", files=parts), 500)
-        left = 10**6
+        with monkeypatch.context() as patch:
+            patch.setattr(Learner, "answer", answer)
+            refused(served.post(f"{session}/images", files=parts), 500)
         assert served.get(f"{session}/state").content == before
 
 
@@ -264,38 +269,20 @@ def test_expiry_ignores_the_time_of_day(tmp_path: Path, monkeypatch: pytest.Monk
         assert served.get(used).status_code == 200
 
 
-def test_kept_images_are_as_durable_as_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are synced before the answer is logged; one of no answer is 404."""
-    order: list[str] = []
-    fsync, commit, write, full = os.fsync, Log.commit, Path.write_bytes, False
-
-    def committed(log: Log, changes: Sequence[Change]) -> list[Any]:
-        order.append("commit")
-        if full:
-            raise sqlite3.OperationalError("database or disk is full")
-        return commit(log, changes)
-
-    def half(path: Path, content: Any) -> int:
-        return write(path, content[: len(content) // 2]) if full else write(path, content)
-
-    def synced(handle: int) -> None:
-        order.append("sync")
-        fsync(handle)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Log, "commit", committed)
+def test_kept_images_are_as_durable_as_answers(tmp_path: Path, disk: Disk) -> None:
+    """They are synced before the answer is logged; what cannot be kept teaches nothing."""
     with client(tmp_path, keep_images=True) as served:
         session = start(served)
-        order.clear()
+        disk.order.clear()
         send(served, session, png("red"))
-        assert order[-1] == "commit" and order.count("sync") >= 2
-        monkeypatch.setattr(Path, "write_bytes", half)
-        full = True
-        refused(served.post(f"{session}/images", content=png(), headers=headers_of()), 503)
+        assert disk.order[-1] == "commit" and disk.order.count("sync") >= 2
+        before = served.get(f"{session}/state").content
+        disk.full = True
+        lost = served.post(f"{session}/images", content=png("blue"), headers=headers_of())
+        refused(lost, 503, "make room")
         refused(served.get(f"{session}/images/2"), 404)
-        full = False
+        disk.full = False
+        assert served.get(f"{session}/state").content == before
         send(served, session, png("blue"))
         assert served.get(f"{session}/images/2").content == png("blue")
         assert served.get(f"{session}/images/1").content == png("red")

@@ -17,9 +17,10 @@ import httpx
 import pytest
 
 from crg.encoders import load_encoder
-from crg.server.event_log import Log, listed
-from crg.server.session import States
-from made_images import encoded, noise
+from crg.server.event_log import Log
+from crg.server.states import States
+from crg.server.summary import listed
+from made_files import encoded, noise
 from served import Process
 
 NAMES = ["red circle", "blue square", "green triangle", "yellow star"]

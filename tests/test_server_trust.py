@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from starlette.testclient import TestClient
 
+from crg.server.app import check_address, is_loopback
 from crg.server.limits import ServerConfig, read_config
-from crg.server.security import check_address, is_loopback
 from documents import ROOT
-from made_images import claiming
+from made_files import claiming
 from sentences import refused_in_one_sentence
 from served import NAMES, client, png, refused, send, start
 

@@ -18,10 +18,9 @@ from crg.encoding import Wording, encode
 from crg.features import store
 from crg.features.files import read_features
 from crg.images.views import Recipe, make_views
-from encoding_fakes import HashEncoder, contents, dots
-from sentences import refused_in_one_sentence
+from encoding_fakes import HashEncoder, contents, dots, run
+from sentences import check_refused
 
-NO_CACHE = Wording(cache=None)
 FILES = (store.HEADER, store.IMAGES, store.TEXT)
 
 
@@ -29,7 +28,7 @@ FILES = (store.HEADER, store.IMAGES, store.TEXT)
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished store of 40 images with 3 views."""
     folder = tmp_path_factory.mktemp("stores") / "made"
-    encode(dots(), HashEncoder(), Recipe(views=3), folder, wording=NO_CACHE)
+    run(dots(), folder)
     return folder
 
 
@@ -42,9 +41,8 @@ def copy(made: Path, tmp_path: Path) -> Path:
 def test_a_store_is_read_as_features(made: Path) -> None:
     """A finished store gives the encoder's features in half precision, mapped, and the task."""
     features = read_features(made)
-    assert features.image_features.shape == (40, 3, 8)
+    assert features.image_features.shape == (40, 3, 8) and _mapped(features.image_features)
     assert features.image_features.dtype == np.float16
-    assert _mapped(features.image_features)
     assert features.task.class_names == ("red", "green", "blue")
     assert features.task.logit_scale == 50.0
     assert features.ids == dots().ids
@@ -68,7 +66,10 @@ _OLD = '{"format": "crg-store", "version": 7}'
     [
         (lambda copy: (copy / store.IMAGES).unlink(), ["damaged", "image_features.npy is missing"]),
         (lambda copy: (copy / store.TEXT).unlink(), ["damaged", "text_features.npy is missing"]),
-        (lambda copy: (copy / store.HEADER).unlink(), ["is a folder but not a store"]),
+        (
+            lambda copy: (copy / store.HEADER).unlink(),
+            ["cannot be read", "crg encode made"],
+        ),
         (lambda copy: os.truncate(copy / store.IMAGES, 9999), ["image_features.npy is not as"]),
         (lambda copy: (copy / store.HEADER).write_text(_OLD), ["version 7", "reads version 2"]),
         (lambda copy: (copy / store.HEADER).write_text('["apples"]'), ["not a store"]),
@@ -77,8 +78,7 @@ _OLD = '{"format": "crg-store", "version": 7}'
 def test_what_is_wrong_with_a_store_is_named(copy: Path, spoil: Any, words: list[str]) -> None:
     """A file too few, bytes after the last image and other versions are noticed by themselves."""
     spoil(copy)
-    with refused_in_one_sentence(str(copy), *words):
-        read_features(copy, verify=False)
+    check_refused((str(copy), *words), read_features, copy, verify=False)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -87,8 +87,7 @@ def test_what_is_wrong_with_a_store_is_named(copy: Path, spoil: Any, words: list
 def test_truncated_files_are_refused(copy: Path, name: str, keep: int, verify: bool) -> None:
     """A file that lost its end, or everything, is noticed even without checksums."""
     (copy / name).write_bytes((copy / name).read_bytes()[:keep])
-    with refused_in_one_sentence(str(copy), "damaged"):
-        read_features(copy, verify)
+    check_refused((str(copy), "damaged"), read_features, copy, verify)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -99,10 +98,8 @@ def test_flipped_bits_are_found_wherever_they_are(copy: Path, name: str) -> None
         flipped = bytearray(content)
         flipped[place] ^= 4
         (copy / name).write_bytes(flipped)
-        with refused_in_one_sentence(str(copy)):
-            read_features(copy)
-    with refused_in_one_sentence(str(copy)):
-        encode(dots(), HashEncoder(), Recipe(views=3), copy, wording=NO_CACHE)
+        check_refused(str(copy), read_features, copy)
+    check_refused(str(copy), run, dots(), copy)
 
 
 def _rewrite(folder: Path, **changes: Any) -> None:
@@ -128,8 +125,7 @@ def _rewrite(folder: Path, **changes: Any) -> None:
 def test_a_header_of_wrong_kinds_is_refused(copy: Path, change: dict[str, Any]) -> None:
     """A digest that matches does not make a value of the wrong kind right."""
     _rewrite(copy, **change)
-    with refused_in_one_sentence(str(copy)):
-        read_features(copy)
+    check_refused(str(copy), read_features, copy)
 
 
 def _saved(array: Any) -> bytes:
@@ -157,8 +153,7 @@ def test_arrays_of_wrong_kinds_are_refused(copy: Path, name: str, content: bytes
     (copy / name).write_bytes(content)
     sums = store.read_header(copy).checksums | {name: hashlib.sha256(content).hexdigest()}
     _rewrite(copy, checksums=sums)
-    with refused_in_one_sentence(str(copy)):
-        read_features(copy)
+    check_refused(str(copy), read_features, copy)
 
 
 def test_a_store_that_becomes_shorter_is_refused(copy: Path) -> None:
@@ -166,10 +161,8 @@ def test_a_store_that_becomes_shorter_is_refused(copy: Path) -> None:
     features = read_features(copy)
     features.views(39)
     os.truncate(copy / store.IMAGES, 200)
-    with refused_in_one_sentence("shorter", "encode again"):
-        features.views(39)
-    with refused_in_one_sentence("shorter"):
-        features.image_features[:, 0]
+    check_refused(("shorter", "encode again"), features.views, 39)
+    check_refused("shorter", lambda: features.image_features[:, 0])
 
 
 _SIZE_9 = replace(HashEncoder().preprocessing, size=9)
@@ -191,31 +184,31 @@ _OTHERS: list[tuple[str, dict[str, Any]]] = [  # what is said, and what is given
      {"recipe": Recipe(3, smallest=0.5)}),
     ("template list is", {"wording": Wording(("a {}.",), cache=None)}),
     ('prompts is "template" in the store but "both" was asked for',
-     {"wording": Wording(None, {name: ["x."] for name in _COLOURS}, "both", None)}),
+     {"wording": Wording(dots().templates, {name: ["x."] for name in _COLOURS}, None)}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "others"), _OTHERS)
 def test_what_differs_is_named(made: Path, words: str, others: dict[str, Any]) -> None:
     """A store that something else made is refused, and every difference in its key is named."""
-    given: dict[str, Any] = {"images": dots(), "recipe": Recipe(3), "wording": NO_CACHE} | others
-    images, recipe, wording = (given.pop(name) for name in ("images", "recipe", "wording"))
+    plain = {"images": dots(), "recipe": Recipe(3), "wording": Wording(cache=None)}
+    given: dict[str, Any] = plain | others
+    images, recipe, wording = (given.pop(name) for name in plain)
     encoder, before = HashEncoder(), contents(made)
     for name, value in given.items():
         setattr(encoder, name, value)
-    with refused_in_one_sentence(str(made), words, "--out"):
-        encode(images, encoder, recipe, made, wording=wording)
+    said = (str(made), words, "--out")
+    check_refused(said, encode, images, encoder, recipe, made, wording=wording)
     assert contents(made) == before
 
 
 def test_other_descriptions_are_told_apart(tmp_path: Path) -> None:
     """Sentences about the classes are part of the key."""
     some = {name: [f"It is {name}."] for name in _COLOURS}
-    wording = Wording(None, some, "descriptions", None)
-    encode(dots(), HashEncoder(), Recipe(), tmp_path / "s", wording=wording)
-    others = Wording(None, some | {"blue": ["It is not."]}, "descriptions", None)
-    with refused_in_one_sentence("descriptions is"):
-        encode(dots(), HashEncoder(), Recipe(), tmp_path / "s", wording=others)
+    given = (dots(), HashEncoder(), Recipe(), tmp_path / "s")
+    encode(*given, wording=Wording((), some, None))
+    others = Wording((), some | {"blue": ["It is not."]}, None)
+    check_refused("descriptions is", encode, *given, wording=others)
 
 
 def _mapped(array: Any) -> bool:

@@ -59,7 +59,8 @@ def test_every_method_runs_over_every_stream(method: str, order: str, features: 
     assert untimed(first.metrics) == untimed(again.metrics)
     assert untimed(first.zero_shot) == untimed(again.zero_shot)
     by_itself = run(features, "zero_shot", seed=2, scenario=scenario)
-    assert untimed(by_itself.metrics) == untimed(first.zero_shot)
+    undecided = {"outside_auroc": None}  # which is measured for the method of a run alone
+    assert untimed(by_itself.metrics) | undecided == untimed(first.zero_shot)
     stream = lay_out(features, scenario, 2)
     assert stream.labels is not None
     n_scored = int((stream.labels[stream.rows] >= 0).sum())

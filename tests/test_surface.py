@@ -67,8 +67,10 @@ def test_layers_hold() -> None:
         ("import crg; crg.list_methods()", {"torch", "rich", "click", "matplotlib", "numba"}),
         ("from crg.cli import main; main(['--help'], standalone_mode=False)",
          {"numpy", "rich", "PIL", "crg.cli.compare"}),
+        ("import crg, numpy as np; crg.Classifier('mini', ['red', 'blue']).predict(np.eye(9))",
+         {"torch"}),
     ],
-    ids=["import", "help"],
+    ids=["import", "help", "mini"],
 )  # fmt: skip
 def test_import_and_help_are_light(code: str, heavy: set[str]) -> None:
     """They load no torch and nothing that draws; the list of commands loads no command either."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import unicodedata
@@ -29,12 +28,6 @@ AWKWARD = [
 ]
 _known = st.characters(exclude_categories=["Cs", "Cn"])
 TEXTS = st.lists(st.one_of(st.sampled_from(AWKWARD), st.text(_known, max_size=8)), max_size=8)
-
-
-with_transformers = pytest.mark.skipif(
-    importlib.util.find_spec("transformers") is None,
-    reason="transformers is not installed: install crg-tta[huggingface]",
-)
 
 
 @pytest.fixture(scope="module", params=["lower", "whitespace", "canonicalize"])
@@ -72,7 +65,6 @@ def test_any_text_has_the_same_tokens(pair: tuple[Any, Tokenize], pieces: list[s
     assert np.array_equal(ours([text], 77), theirs([text]).numpy())
 
 
-@with_transformers
 @pytest.mark.parametrize("strip", [True, False])
 def test_tokenizers_from_hugging_face(tmp_path: Path, strip: bool) -> None:
     """A tokenizer of transformers is written down and cuts up texts in the same way."""
@@ -84,7 +76,6 @@ def test_tokenizers_from_hugging_face(tmp_path: Path, strip: bool) -> None:
         assert np.array_equal(ours(texts, length), theirs(texts, length).numpy())
 
 
-@with_transformers
 def test_a_model_with_such_a_tokenizer_is_exported(tmp_path: Path) -> None:
     """Its exported text features agree, although torch and transformers are not asked."""
     pytest.importorskip("onnx")
@@ -107,8 +98,8 @@ def _written_and_read(tokenizer: Any, folder: Path) -> Tokenize:
 
 
 def _hugging_face_tokenizer(folder: Path, strip: bool) -> Any:
+    outer: Any = pytest.importorskip("transformers").PreTrainedTokenizerFast
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "photo", "of", "cat", "dog", "!"]
     inner = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, "[UNK]"))
@@ -117,7 +108,6 @@ def _hugging_face_tokenizer(folder: Path, strip: bool) -> Any:
     inner.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, ends)
     special = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]"}
     named = {f"{kind}_token": token for kind, token in special.items()}
-    outer: Any = PreTrainedTokenizerFast
     outer(tokenizer_object=inner, **named).save_pretrained(folder)
     return open_clip().tokenizer.HFTokenizer(
         str(folder), context_length=16, clean="canonicalize", strip_sep_token=strip

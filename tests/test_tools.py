@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import keep_results
@@ -15,24 +17,36 @@ from documents import ROOT
 from made_results import Book, share
 
 
-def test_page_tables_and_archived_runs_are_kept(tmp_path: Path) -> None:
-    """Each archived run has the line number of its full result."""
-    book, whole = Book([Variant("crg", "crg")]), tmp_path / "results" / "small.jsonl"
-    book.add("crg", share(120), share(100))
-    book.records[0]["data"]["path"] = str(tmp_path / "a.npz")
-    whole.parent.mkdir()
-    book.write(whole)
-    assert keep_results.main([str(whole.parent), str(tmp_path / "kept")]) == 0
-    kept = {path.name for path in (tmp_path / "kept").iterdir()}
-    assert kept == {"report.html", "tables.md", "small.jsonl.gz"}
-    short, full = ledger.read(tmp_path / "kept" / "small.jsonl.gz").entries, ledger.read(whole)
-    assert [*short] == [*full.entries] == list(range(1, 7))
+def test_page_tables_figures_and_archived_runs_are_kept(tmp_path: Path) -> None:
+    """Each archived run has the line number of its full result; experiments are in order."""
+    whole, out = tmp_path / "small.jsonl", tmp_path / "kept"
+    for name in ("mine", "cold_start", "cross_datasets"):
+        book = Book([Variant("crg", "crg")], name if name == "cold_start" else "table", name=name)
+        book.add("crg", [share(120, first=seed) for seed in range(5)], share(100))
+        for record in book.records:
+            record |= {"key": f"{name} {record['key']}", "data": {"path": f"{tmp_path}/a.npz"}}
+        book.cells = [msgspec.structs.replace(c, key=f"{name} {c.key}") for c in book.cells]
+        book.write(whole)
+    assert keep_results.main([str(whole), str(out)]) == 0
+    kept = {path.name for path in out.iterdir()}
+    assert kept == {"report.html", "tables.md", "figures.csv", "results.jsonl.gz"}
+    short, full = ledger.read(out / "results.jsonl.gz").entries, ledger.read(whole)
+    assert [*short] == [*full.entries] == list(range(1, 19))
     assert [each.key for each in short.values()] == [each.key for each in full.entries.values()]
     assert str(tmp_path) not in str(short)  # no path of this machine
-    tables = (tmp_path / "kept" / "tables.md").read_text()
+    tables = (out / "tables.md").read_text()
     assert re.search(r"^\| (\*\*)?crg", tables, re.M)
-    for text in (tables, (tmp_path / "kept" / "report.html").read_text()):
-        assert "small.jsonl.gz" in text and not re.search(r"small\.jsonl\b(?!\.gz)", text)
+    for text in (tables, (out / "report.html").read_text()):
+        assert "results.jsonl.gz" in text and "small.jsonl" not in text
+    lines = list(csv.DictReader((out / "figures.csv").read_text("utf-8").splitlines()))
+    assert [each["experiment"] for each in lines] == ["cross_datasets", "cold_start", "mine"]
+    first = lines[0]
+    facts = ("dataset", "setting", "method", "n_images", "accuracy", "accuracy_std", "ece", "aurc")
+    assert [first[name] for name in facts] == [
+        "toy", "shuffled", "crg", "200", "0.6", "0.0", "0.1", "0.2"
+    ]  # fmt: skip
+    assert float(first["gain_low"]) < float(first["gain"]) == 0.1 < float(first["gain_high"])
+    assert first["first_50"] == "" and float(lines[1]["first_200"]) == 0.1
 
 
 def test_the_wheel_has_all_that_the_package_needs(tmp_path: Path) -> None:

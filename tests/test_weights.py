@@ -16,11 +16,11 @@ from urllib.error import HTTPError, URLError
 import numpy as np
 import pytest
 
-from crg.encoders import load_encoder
+from crg.encoders import list_encoders, load_encoder
 from crg.encoders import torch_encoder as module
 from crg.encoders.openclip import OpenClip, _habits
 from crg.encoders.weights import is_torchscript, read_torchscript
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 from small_models import (
     MODELS,
     make_model,
@@ -102,7 +102,7 @@ def test_the_default_weights(publish: Any, tags: list[str], chosen: str) -> None
 
 @pytest.mark.usefixtures("empty_home")
 def test_the_caches_of_the_hub_and_of_clip_are_used(publish: Any, tmp_path: Path) -> None:
-    """Weights that were downloaded before, by whichever program, are not fetched again."""
+    """Weights that were downloaded before, by whichever program, are listed and not fetched."""
     from safetensors.torch import save_file
 
     publish("hub", hf_hub="someone/model/")
@@ -116,9 +116,11 @@ def test_the_caches_of_the_hub_and_of_clip_are_used(publish: Any, tmp_path: Path
     (tmp_path / "home" / ".cache" / "clip").mkdir(parents=True)
     save_model("small-vit", tmp_path / "home" / ".cache" / "clip" / "small.pt", 2)
     hub, clip = OpenClip("small-vit:hub"), OpenClip("small-vit:clip")
-    assert hub.source == "https://huggingface.co/someone/model"
-    assert clip.source == "https://example.org/sha/small.pt"
     assert hub.fingerprint != clip.fingerprint
+    publish("absent", url="https://example.org/absent.pt")
+    rows = {row.name: (row.here, row.source) for row in list_encoders("small-vit")}
+    assert rows["small-vit:clip"] == (True, str(tmp_path / "home/.cache/clip/small.pt"))
+    assert rows["small-vit:absent"] == (False, "https://example.org/absent.pt")
 
 
 @pytest.mark.usefixtures("empty_home")
@@ -132,18 +134,17 @@ def test_unreachable_weights_say_which_file_to_put_where(
     fail = Mock(side_effect=URLError(OSError(-2, "Name or service not known")))
     monkeypatch.setattr(module, "urlopen", fail)
     monkeypatch.setattr(open_clip().pretrained.urllib.request, "urlopen", fail)
-    with refused_in_one_sentence(
+    words = (
         "huggingface.co: Name or service not known",
         "put open_clip_model.safetensors from https://huggingface.co/timm/resnet50_clip.openai",
         "--model RN50-quickgelu:open_clip_model.safetensors",
-    ):
-        load_encoder("RN50")
+    )
+    check_refused(words, load_encoder, "RN50")
     publish("web", url="https://example.org/sha/small.pt")
-    with refused_in_one_sentence("example.org", "put small.pt", "--model small-vit:small.pt"):
-        load_encoder("small-vit:web")
+    words = ("example.org", "put small.pt", "--model small-vit:small.pt")
+    check_refused(words, load_encoder, "small-vit:web")
     fail.side_effect = HTTPError("https://example.org", 404, "Not Found", {}, None)  # type: ignore[arg-type]
-    with refused_in_one_sentence("404", "put small.pt"):
-        load_encoder("small-vit:web")
+    check_refused(("404", "put small.pt"), load_encoder, "small-vit:web")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,6 @@ def test_unreachable_weights_say_which_file_to_put_where(
         ("minii", ["did you mean 'mini'?"]),
         ("ViT-B/16:openia", ["'openia'", "laion2b_s34b_b88k"]),
         ("ViT-B-16:nowhere/w.pt", ["nowhere/w.pt", "put the weights of ViT-B-16 there"]),
-        ("ViT-B-16:w.safetensors", ["no file w.safetensors"]),
         ("ViT-B-16:/", ["a folder"]),
         ("ViT-H-14", ["ViT-H-14:TAG", "laion2b_s32b_b79k"]),
         ("small-vit", ["No weights are published", "small-vit:FILE"]),
@@ -165,8 +165,7 @@ def test_unreachable_weights_say_which_file_to_put_where(
 )
 def test_names_that_mean_nothing_are_refused(name: str, words: list[str]) -> None:
     """The refusal names the nearest models, the tags there are, or where the file should be."""
-    with refused_in_one_sentence(*words):
-        load_encoder(name)
+    check_refused(tuple(words), load_encoder, name)
 
 
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -180,13 +179,11 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     for content in (b"", b"not weights" * 99, whole[: len(whole) // 2], bomb, half):
         file = tmp_path / ("w.safetensors" if content == half else "w.pt")
         file.write_bytes(content)
-        with refused_in_one_sentence(str(file), "complete checkpoint"):
-            load_encoder(f"small-vit:{file}")
+        check_refused((str(file), "complete checkpoint"), load_encoder, f"small-vit:{file}")
     assert not (tmp_path / "run").exists()
     for other in ("small-resnet", "small-sigmoid"):
         file = Path(saved(other).partition(":")[2])
-        with refused_in_one_sentence(str(file), "another model"):
-            load_encoder(f"small-vit:{file}")
+        check_refused((str(file), "another model"), load_encoder, f"small-vit:{file}")
 
 
 def test_a_folder_with_configuration_and_weights(tmp_path: Path) -> None:
@@ -283,6 +280,5 @@ def test_hostile_archives_are_refused(
     with zipfile.ZipFile(archives["vit"]) as old, zipfile.ZipFile("hostile.pt", "w") as new:
         for name in old.namelist():
             new.writestr(name, content if name.endswith("/data.pkl") else old.read(name))
-    with refused_in_one_sentence("hostile.pt"):
-        load_encoder("small-vit:hostile.pt", device="cpu")
+    check_refused("hostile.pt", load_encoder, "small-vit:hostile.pt", device="cpu")
     assert not (tmp_path / "run").exists()

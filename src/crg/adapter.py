@@ -169,14 +169,11 @@ class Adapter:
         with self._changing():
             samples = self._samples(stream, sample_ids)
             judged, decisions = self.decisions.judged(self.task.text_features, samples)
-            found: list[Prediction] = []
+            method, found = self._method, []  # type: Method, list[Prediction]
             pairs = zip(samples, judged, strict=True)
             for foreign, some in itertools.groupby(pairs, lambda pair: pair[1].none_of_these):
                 together = [sample for sample, _ in some]
-                if foreign:
-                    found += map(self._method.answer, together)
-                for batch in () if foreign else self._method.batches(together):
-                    found += self._method.step_many(batch)
+                found += map(method.answer, together) if foreign else method.step_many(together)
             decided, names = decisions.decided, self.task.class_names
             predictions = [decided(*both, names) for both in zip(found, judged, strict=True)]
             self.n_steps, self.decisions = self.n_steps + len(samples), decisions

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
@@ -139,22 +138,28 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """The image beside bars for the most probable classes, adapted and zero-shot."""
-        probs, names = self.prediction.probs, self.prediction.class_names
+        names, probs = self.prediction.class_names, dict(self.top(len(self.zero_shot_probs)))
         zero_shot = dict(zip(names, self.zero_shot_probs.tolist(), strict=True))
-        shown = dict(self.top(_SHOWN))
-        shown.setdefault(self.zero_shot_label, float(probs[names.index(self.zero_shot_label)]))
-        rows = [
-            _cells(name, (adapted, zero_shot[name]), f"{adapted:.1%}",
-                   f"zero-shot {zero_shot[name]:.1%}")
-            for name, adapted in shown.items()
-        ]  # fmt: skip
+        shown = dict.fromkeys([*list(probs)[:_SHOWN], self.zero_shot_label])
+        rows = "".join(_cells(name, probs[name], zero_shot[name]) for name in shown)
         facts = f"image {self.sample_id}, step {self.step}" + ", changed" * self.changed
         said = [f"{facts}, outside {self.outside:.2f}"]
         if missing := self.prediction.decision.missing_labels:
             said.append(f"sets need 20 corrected images: correct {missing} more")
         elif self.class_set:
             said.append(f"one of {', '.join(self.class_set)}")
-        return html_card(self._title, said, rows, self.pixels)
+        image = ""
+        if self.pixels is not None:
+            jpeg = io.BytesIO()
+            Image.fromarray(self.pixels).save(jpeg, "JPEG", quality=90)
+            source = f"data:image/jpeg;base64,{base64.b64encode(jpeg.getvalue()).decode()}"
+            image = f'<img src="{source}" alt="" style="width:96px;height:96px;border-radius:4px">'
+        return (
+            '<div style="display:flex;gap:1em;align-items:flex-start;line-height:1.5">'
+            f"{image}<div><div><b>{escape(self._title)}</b></div>"
+            + "".join(f'<div style="opacity:.75">{escape(line)}</div>' for line in said)
+            + f'<div style="{_ROW}">{rows}</div></div></div>'
+        )
 
 
 def answer_for(
@@ -183,36 +188,14 @@ _BAR = "height:.5em;margin:1px 0;background:currentColor"
 _NAME = "overflow:hidden;text-overflow:ellipsis"
 
 
-def html_card(
-    title: str, lines: Iterable[str], rows: Iterable[str], pixels: Pixels | None = None
-) -> str:
-    """HTML of a title, lines of text and rows of cells, beside an image if there is one."""
-    image = ""
-    if pixels is not None:
-        jpeg = io.BytesIO()
-        Image.fromarray(pixels).save(jpeg, "JPEG", quality=90)
-        source = f"data:image/jpeg;base64,{base64.b64encode(jpeg.getvalue()).decode()}"
-        image = f'<img src="{source}" alt="" style="width:96px;height:96px;border-radius:4px">'
-    said = "".join(f'<div style="opacity:.75">{escape(line)}</div>' for line in lines)
-    return (
-        '<div style="display:flex;gap:1em;align-items:flex-start;line-height:1.5">'
-        f"{image}<div><div><b>{escape(title)}</b></div>{said}"
-        f'<div style="{_ROW}">{"".join(rows)}</div></div></div>'
-    )
-
-
-def html_counts(numbers: Iterable[tuple[str, int]], largest: int) -> list[str]:
-    """Rows for ``html_card``: a name, a bar and a number each."""
-    return [_cells(name, (number / largest,), str(number), "") for name, number in numbers]
-
-
-def _cells(name: str, bars: Sequence[float], number: str, beside: str) -> str:
-    """A row: the name, a bar for the first fraction over fainter ones, a number and a remark."""
-    drawn = "".join(
-        f'<div style="{_BAR};width:{max(each, 0.003):.1%}{";opacity:.35" * (place > 0)}"></div>'
-        for place, each in enumerate(bars)
+def _cells(name: str, adapted: float, zero_shot: float) -> str:
+    """A class: its name, a bar for each probability, zero-shot fainter, and both numbers."""
+    bars = "".join(
+        f'<div style="{_BAR};width:{max(each, 0.003):.1%};opacity:{opacity}"></div>'
+        for each, opacity in ((adapted, 1), (zero_shot, 0.35))
     )
     return (
-        f'<div style="{_NAME}" title="{escape(name)}">{escape(name)}</div><div>{drawn}</div>'
-        f'<div style="text-align:right">{number}</div><div style="opacity:.6">{beside}</div>'
+        f'<div style="{_NAME}" title="{escape(name)}">{escape(name)}</div><div>{bars}</div>'
+        f'<div style="text-align:right">{adapted:.1%}</div>'
+        f'<div style="opacity:.6">zero-shot {zero_shot:.1%}</div>'
     )

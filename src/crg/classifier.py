@@ -19,14 +19,14 @@ from PIL.Image import Image
 
 from crg import state_file
 from crg.adapter import Adapter, create, restored
-from crg.answer import NONE_OF_THESE, Answer, answer_for, html_card, html_counts, small_copy
+from crg.answer import Answer, answer_for, small_copy
 from crg.encoders.base import Encoder, Vectors
 from crg.features.files import load_with_classes, read_class_features, read_features
 from crg.features.joining import few_for
 from crg.images.views import Augment, Recipe, iter_views, make_views
 from crg.methods.registry import DEFAULT, get_method, typed_options
 from crg.parts.decisions import NoneOfThese
-from crg.prompts import PHOTO, Mode, check_names, encode_classes, make_task, read_descriptions
+from crg.prompts import check_names, encode_classes, make_task, read_descriptions
 from crg.resources import FEW, TEXT_ENCODER
 from crg.state_file import Saved
 from crg.threads import one_blas_thread
@@ -36,7 +36,6 @@ __all__ = ["Answer", "Classifier"]
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Encoded: TypeAlias = tuple[str, Any, Vectors | InputError]  # id, views, features; twice its error
-_CLASSES_SHOWN = 10  # in a notebook, the most frequent ones
 _VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole images
 
 
@@ -56,9 +55,8 @@ class Classifier:
         *,
         method: str | None = None,
         options: Mapping[str, Any] | None = None,
-        templates: Sequence[str] = (PHOTO,),
+        templates: Sequence[str] = (),
         descriptions: Mapping[str, Sequence[str]] | AnyPath | None = None,
-        prompts: Mode = "template",
         views: int = 1,
         augment: Augment = "crops",
         smallest_crop: float = Recipe.smallest,
@@ -100,9 +98,7 @@ class Classifier:
         self._prompts: dict[str, Any] = {
             "templates": list(templates) if not isinstance(templates, str) else templates,
             "descriptions": descriptions and dict(descriptions),
-            "mode": prompts,
         }
-        self.chosen: Counter[str] = Counter()  # images by the class they got from this object
         self._has_corrections = False
         self._state = state  # the file to save to at the end of a ``with`` block
         task = make_task(self.encoder, names, **self._prompts, on_note=on_note)
@@ -152,16 +148,6 @@ class Classifier:
     def __repr__(self) -> str:
         facts = f"{self.task.n_classes} classes, {self.adapter.n_steps} images seen"
         return f"Classifier({self.encoder.name!r}, method={self.adapter.name!r}, {facts})"
-
-    def _repr_html_(self) -> str:
-        """Method, model and number of images, with a bar for each class that was chosen often."""
-        with self.adapter.lock:
-            said = [f"{self.task.n_classes} classes, {self.adapter.n_steps} images seen"]
-            if self.chosen:
-                said.append(f"{self.chosen.total()} of them here; the classes chosen most:")
-            most = self.chosen.most_common(_CLASSES_SHOWN)
-        rows = html_counts(most, max((number for _, number in most), default=1))
-        return html_card(f"{self.adapter.name} on {self.encoder.name}", said, rows)
 
     @property
     def task(self) -> Task:
@@ -249,8 +235,13 @@ class Classifier:
             raise InputError("The images are a single one: give a list of images, or use predict.")
         if passes not in (1, 2):
             raise InputError(f"passes is {passes!r}: read the images once or twice, 1 or 2.")
-        encoded = self.encode_many(images, sample_ids, workers)
-        yield from self._predict_once(encoded) if passes == 1 else self._predict_twice(encoded)
+        if passes == 2 and (self.adapter.n_steps or self._has_corrections):
+            raise InputError(
+                "Two passes learn from the start, and this classifier has learnt already: "
+                "make a new one, or use passes=1."
+            )
+        answers = self._predict_once(self.encode_many(images, sample_ids, workers))
+        yield from answers if passes == 1 else self._predict_again(list(answers))
 
     def _predict_once(self, encoded: Iterable[Encoded]) -> Iterator[Answer | InputError]:
         for name, views, features in encoded:
@@ -259,24 +250,14 @@ class Classifier:
             else:
                 yield replace(self.answer(features, name), pixels=small_copy(views))
 
-    def _predict_twice(self, encoded: Iterable[Encoded]) -> Iterator[Answer | InputError]:
-        """Learn every image, then answer them all with what they taught together."""
-        if self.adapter.n_steps or self._has_corrections:
-            raise InputError(
-                "Two passes learn from the start, and this classifier has learnt already: "
-                "make a new one, or use passes=1."
-            )
-        first = list(self._predict_once(encoded))
-        learnt = [each for each in first if isinstance(each, Answer)]
-        with one_blas_thread():
-            self.adapter.finish([(each.sample_id, each.features) for each in learnt])
-        self.chosen.subtract(each.label or NONE_OF_THESE for each in learnt)
+    def _predict_again(self, first: Sequence[Answer | InputError]) -> Iterator[Answer | InputError]:
+        """Answer all images of a first pass with what they taught together."""
+        learnt = [(each.sample_id, each.features) for each in first if isinstance(each, Answer)]
+        predictions = self.adapter.second_pass(learnt)
         for each in first:
             if isinstance(each, Answer):
                 with self.adapter.lock, one_blas_thread():
-                    prediction = self.adapter.answer(each.features, each.sample_id)
-                each = replace(each, prediction=prediction)
-                self.chosen[each.label or NONE_OF_THESE] += 1
+                    each = replace(each, prediction=next(predictions))
             yield each
 
     def encode_many(
@@ -310,7 +291,7 @@ class Classifier:
         """The arguments of the constructor that are saved with the state."""
         prompts, recipe, asked = self._prompts, self.recipe, self.adapter.decisions
         return {"model": self.encoder.name, "templates": prompts["templates"],
-                "descriptions": prompts["descriptions"], "prompts": prompts["mode"],
+                "descriptions": prompts["descriptions"],
                 "views": recipe.views, "augment": recipe.augment,
                 "smallest_crop": recipe.smallest, "seed": recipe.seed,
                 "none_of_these": asked.none_of_these, "sets": asked.sets}  # fmt: skip
@@ -329,9 +310,7 @@ class Classifier:
         """Adapt to one image whose features (V, D) are known, and say what it shows."""
         with self.adapter.lock, one_blas_thread():
             prediction = self.adapter.step(features, sample_id)
-            answer = answer_for(self.task, prediction, features, self.adapter.n_steps, sample_id)
-            self.chosen[answer.label or NONE_OF_THESE] += 1
-            return answer
+            return answer_for(self.task, prediction, features, self.adapter.n_steps, sample_id)
 
 
 def _name_of(image: Any, number: int) -> str:

@@ -121,6 +121,8 @@ def run(
     task = equipped(stream.features.task, get_method(method).needs, features.model)
     adapter = create(method, task, **dict(options or {}))
     noise = _with_label_noise(adapter, stream, scenario.mislabelled, seed)
+    if scenario.order == "out_of_distribution":
+        adapter.decide()  # so that the ranking by ``outside`` is measured
     measured = _measured(adapter, stream, on_step, noise)
     if scenario.passes == 2:
         measured = _measured_again(adapter, stream, measured.get("mislabelled"))
@@ -165,31 +167,21 @@ def _measured(
     return measured.figures(stream, None if noise is None else noise.as_record())
 
 
-class _Again:
-    """The images of a stream that has ended, as often as they are asked for."""
-
-    def __init__(self, adapter: Adapter, stream: Stream) -> None:
-        features = stream.features
-        self._features, self._rows = features, stream.rows
-        self._n_seen = features.n_views - _hidden_views(adapter, features)
-
-    def __iter__(self) -> Iterator[tuple[SampleId, Numbers]]:
-        for row in self._rows:
-            name = self._features.sample_ids[int(row)]
-            yield name, self._features.views(int(row))[: self._n_seen]
-
-
 def _measured_again(adapter: Adapter, stream: Stream, mislabelled: Any) -> dict[str, Any]:
     """The second pass: every image is answered with what all of them taught."""
-    measured, truth = Measurements(), _truth(stream.features, stream.labels)
-    names = [stream.features.sample_ids[int(row)] for row in stream.rows]
+    measured, features = Measurements(), stream.features
+    truth = _truth(features, stream.labels)
+    n_seen = features.n_views - _hidden_views(adapter, features)
+    images = [(features.sample_ids[int(row)], int(row)) for row in stream.rows]
     with one_blas_thread():
         start = time.process_time_ns()
-        for place, prediction in enumerate(adapter.second_pass(_Again(adapter, stream))):
+        adapter.finish((name, features.views(row)[:n_seen]) for name, row in images)
+        for place, (name, row) in enumerate(images):
+            prediction = adapter.answer(features.views(row)[:n_seen], name)
             milliseconds = (time.process_time_ns() - start) / 1e6
-            label = truth.get(names[place], NO_CLASS)
+            label = truth.get(name, NO_CLASS)
             known = None if label == NO_CLASS else label
-            measured.add(Step(place, names[place], known, prediction, milliseconds, None))
+            measured.add(Step(place, name, known, prediction, milliseconds, None))
             start = time.process_time_ns()
     return measured.figures(stream, mislabelled)
 

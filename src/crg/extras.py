@@ -54,6 +54,6 @@ def install(extra: str) -> str:
 
 def first_line(error: BaseException) -> str:
     """The reason for an error, short enough to stand in brackets in a sentence."""
-    lines = str(error).strip().splitlines()
+    lines = str(getattr(error, "strerror", None) or error).strip().splitlines()
     text = lines[0].split(". ")[0].strip().rstrip(".:") if lines else type(error).__name__
     return text if len(text) <= 160 else f"{text[:157]}..."

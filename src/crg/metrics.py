@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +82,41 @@ def _bins(confidence: Numbers, n_bins: int) -> Numbers:
     """The bin of each confidence; one on the border of two belongs to the lower one."""
     inner_edges = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]
     return np.digitize(confidence, inner_edges, right=True)
+
+
+def risk_coverage_area(confidence: Numbers, correct: Numbers) -> float:
+    """Area under the risk-coverage curve: the lower, the better confidence ranks the answers.
+
+    The error among the n most confident answers, mean over n.
+
+    >>> round(risk_coverage_area(np.array([0.9, 0.5, 0.7]), np.array([True, False, True])), 3)
+    0.111
+    """
+    wrong = ~_most_confident_first(confidence, correct)
+    return float(np.mean(np.cumsum(wrong) / np.arange(1, len(wrong) + 1)))
+
+
+def accuracy_at_coverage(confidence: Numbers, correct: Numbers, coverage: float) -> float:
+    """Accuracy of the most confident answers, if only this fraction of the images gets one."""
+    n_answered = math.ceil(coverage * len(correct))
+    return float(np.mean(_most_confident_first(confidence, correct)[:n_answered]))
+
+
+def _most_confident_first(confidence: Numbers, correct: Numbers) -> Numbers:
+    return np.asarray(correct[np.argsort(-confidence, kind="stable")], dtype=bool)
+
+
+def auroc(scores: Numbers, positive: Numbers) -> float:
+    """Chance that a positive scores above a negative, which is the area under the ROC curve.
+
+    >>> auroc(np.array([0.9, 0.4, 0.4, 0.1]), np.array([True, True, False, False]))
+    0.875
+    """
+    negatives = np.sort(scores[~positive])
+    below, up_to = (
+        np.searchsorted(negatives, scores[positive], side) for side in ("left", "right")
+    )
+    return float(np.mean(below + up_to) / 2 / len(negatives))
 
 
 def surprises(logits: Numbers, labels: Numbers) -> Numbers:

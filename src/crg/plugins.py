@@ -16,7 +16,6 @@ from traceback import walk_tb
 from crg.methods.registry import registered
 from crg.types import InputError
 
-VARIABLE = "CRG_PLUGINS"
 _methods_of: dict[str, list[str]] = {}  # by the name of a module that was loaded
 
 
@@ -47,11 +46,6 @@ def last_line(error: BaseException, file: str) -> int:
     """The line of ``file`` that an error came from, or through, last; 0 if it did not."""
     lines = [n for frame, n in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     return lines[-1] if lines else 0
-
-
-def plugins_from_environment() -> tuple[str, ...]:
-    """The plug-ins that the variable CRG_PLUGINS names, separated as in PATH."""
-    return tuple(part for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part)
 
 
 def resolved(source: str) -> str:

@@ -18,15 +18,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from crg.atomic import replacing
 from crg.encoders.base import Encoder, GivenText, Vectors, name_key
+from crg.extras import first_line
 from crg.types import InputError, Task, listed, parsed_json, unit_rows
 
-Mode: TypeAlias = Literal["template", "descriptions", "both"]
 Descriptions: TypeAlias = Mapping[str, Sequence[str]] | str | os.PathLike[str]
 Cache: TypeAlias = Path | Literal["default"] | None
 PHOTO = "a photo of a {}."  # the template for classes of which nothing more is known
@@ -39,21 +39,20 @@ _DIGEST = hashlib.sha256().digest_size
 def encode_classes(
     encoder: Encoder,
     class_names: Sequence[str],
-    templates: Sequence[str] = (PHOTO,),
+    templates: Sequence[str] = (),
     descriptions: Descriptions | None = None,
-    mode: Mode = "template",
     cache: Cache = "default",
     on_note: Callable[[str], None] | None = None,
 ) -> Vectors:
     """Text features (K, D) of unit length, one row per class.
 
-    ``mode`` "both" averages the templates and the descriptions of a class with equal weight for
-    each prompt. ``cache`` is a folder, "default" or None for no cache. ``on_note`` receives
-    warnings, one sentence each.
+    Templates and descriptions are used as far as they are given, with equal weight for each prompt;
+    without either, the template is ``PHOTO``. ``cache`` is a folder, "default" or None for no
+    cache. ``on_note`` receives warnings, one sentence each.
     """
     if isinstance(encoder, GivenText):
         return encoder.class_features(class_names)
-    prompts = class_prompts(class_names, templates, descriptions, mode, on_note)
+    prompts = class_prompts(class_names, templates, descriptions, on_note)
     folder = default_folder() if cache == "default" else cache
     if folder is None:
         return _averaged(encoder, prompts)
@@ -69,9 +68,8 @@ def encode_classes(
 def make_task(
     encoder: Encoder,
     class_names: Sequence[str],
-    templates: Sequence[str] = (PHOTO,),
+    templates: Sequence[str] = (),
     descriptions: Descriptions | None = None,
-    mode: Mode = "template",
     cache: Cache = "default",
     on_note: Callable[[str], None] | None = None,
 ) -> Task:
@@ -84,15 +82,14 @@ def make_task(
     if names != tuple(class_names) and on_note is not None:
         new = ", ".join(name for name, old in zip(names, class_names, strict=True) if name != old)
         on_note(f"Some class names occur more than once and were numbered: {new}.")
-    text = encode_classes(encoder, class_names, templates, descriptions, mode, cache, on_note)
+    text = encode_classes(encoder, class_names, templates, descriptions, cache, on_note)
     return Task(names, text, encoder.logit_scale)
 
 
 def class_prompts(
     class_names: Sequence[str],
-    templates: Sequence[str] = (PHOTO,),
+    templates: Sequence[str] = (),
     descriptions: Descriptions | None = None,
-    mode: Mode = "template",
     on_note: Callable[[str], None] | None = None,
 ) -> list[list[str]]:
     """The prompts of each class, in the order of the classes.
@@ -101,17 +98,15 @@ def class_prompts(
     ['a photo of a sea lion.', 'art of the sea lion.']
     """
     check_names(class_names)
-    _check_mode(mode, templates, descriptions)
-    prompts: list[list[str]] = [[] for _ in class_names]
-    if mode != "descriptions":
-        for template in templates:
-            check_template(template)
-        prompts = [[each.replace("{}", plain(name)) for each in templates] for name in class_names]
-    if mode != "template" and descriptions is not None:
+    if isinstance(templates, str):
+        raise InputError(f"The templates are one text, {templates!r}: give a list of templates.")
+    templates = templates or ([PHOTO] if descriptions is None else [])
+    for template in templates:
+        check_template(template)
+    prompts = [[each.replace("{}", plain(name)) for each in templates] for name in class_names]
+    if descriptions is not None:
         more = _described(class_names, descriptions, on_note)
         prompts = [[*few, *others] for few, others in zip(prompts, more, strict=True)]
-    elif descriptions is not None and on_note is not None:
-        on_note("The descriptions are not used: choose the prompts 'descriptions' or 'both'.")
     return prompts
 
 
@@ -164,28 +159,14 @@ def check_names(class_names: Sequence[str]) -> None:
         raise InputError("A class name is empty: name every class.")
 
 
-def _check_mode(mode: str, templates: Sequence[str], descriptions: Descriptions | None) -> None:
-    if mode not in get_args(Mode):
-        raise InputError(f"There are no prompts {mode!r}: choose {', '.join(get_args(Mode))}.")
-    if isinstance(templates, str):
-        raise InputError(f"The templates are one text, {templates!r}: give a list of templates.")
-    if mode != "descriptions" and len(templates) == 0:
-        raise InputError("There is no template: give at least one, such as 'a photo of a {}.'.")
-    if mode != "template" and descriptions is None:
-        raise InputError(f"The prompts {mode!r} need descriptions: give a JSON file of sentences.")
-
-
 def read_descriptions(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """The sentences of each class from a JSON file."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
         content = parsed_json(text, _without_repeats)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
-    except ValueError as error:
-        reason = str(error).rstrip(".").replace("\n", " ")
+    except (OSError, ValueError) as error:
         raise InputError(
-            f"{path} is not a file of descriptions ({reason}): "
+            f"{path} is not a file of descriptions ({first_line(error)}): "
             'write JSON such as {"class name": ["sentence", ...]}.'
         ) from None
     _check_content(content, str(path))

@@ -82,7 +82,7 @@ class PromptableTextEncoder(Protocol):
         ...
 
     def encode(self, context: Any, endings: Sequence[str]) -> Any:
-        """Features (K, D) of unit length, differentiable; context is (M, E) or (K, M, E)."""
+        """Features (K, D) of unit length, differentiable, under one context (M, E)."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ _HEADER: dict[str, Any] = {
     "logit_scale": float, "torch_device": str | None, "model": str | None, "about": dict,
 }  # fmt: skip
 _ABOUT: dict[str, Any] = {
-    "model": str, "templates": list, "descriptions": dict | None, "prompts": str,
+    "model": str, "templates": list, "descriptions": dict | None,
     "views": int, "augment": str, "smallest_crop": int | float, "seed": int,
     "none_of_these": float | str | None, "sets": float | None,
 }  # fmt: skip
@@ -97,7 +97,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
     given = header.pop("sha256", None)
     if given != _digest(header, tensors):
         raise _damaged(path, "its checksum does not fit")
-    _check_kinds(path, header, _HEADER, _HEADER)
+    _check_kinds(path, {name: header.get(name) for name in _HEADER}, _HEADER)
     try:
         text = _placed(tensors.pop("text_features"), header["torch_device"])
         resources = _resources(header, tensors)
@@ -132,7 +132,7 @@ def model_of(saved: Saved | None, state: str) -> str:
 def checked_about(saved: Saved, state: str) -> dict[str, Any]:
     """Arguments of the constructor that a state knows; an edited file is refused."""
     about = {"model": _DEFAULT_MODEL, **saved.about}
-    _check_kinds(state, about, _ABOUT, about)
+    _check_kinds(state, about, _ABOUT)
     return about
 
 
@@ -207,19 +207,15 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
 
 
 def _check_kinds(
-    path: str | os.PathLike[str],
-    values: Mapping[str, Any],
-    kinds: Mapping[str, Any],
-    names: Iterable[str],
+    path: str | os.PathLike[str], values: Mapping[str, Any], kinds: Mapping[str, Any]
 ) -> None:
     """Refuse an edited header before anything is built from it."""
-    for name in names:
-        value = values.get(name)
+    for name, value in values.items():
         is_right = isinstance(value, kinds.get(name, ()))
         if name == "class_names" and is_right:
-            is_right = all(isinstance(each, str) for each in values[name])
+            is_right = all(isinstance(each, str) for each in value)
         if name == "n_steps" and is_right:
-            is_right = value is not True and 0 <= values[name] < 2**63
+            is_right = value is not True and 0 <= value < 2**63
         if not is_right:
             raise _damaged(path, f"{name!r} is missing or wrong")
 

@@ -23,7 +23,7 @@ FAMILIES = (
     Family("descriptions", descriptions, 100),
     Family("corrections", corrections, 100),
     Family("full-disk", full_disk, 8),
-    Family("killed-predict", killed_predict, 4),
+    Family("killed-predict", killed_predict, 12),
     Family("two-predicts", two_predicts, 2),
     Family("killed-compare", killed_compare, 1),
     Family("two-compares", two_compares, 1),

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import functools
-import io
 import random
-import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ from PIL import Image
 
 from attacks.base import Outcome, attempt, bent, odd_value, require
 from crg.images.reading import read_image
+from made_files import encoded, png
 
 _MAGIC = (
     *(b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"GIF89a", b"BM", b"II*\x00", b"MM\x00*"),
@@ -37,11 +35,9 @@ def _sound() -> tuple[bytes, ...]:
     exif = Image.Exif()
     exif[0x0112], exif[0x010E] = 6, "a description"
     for kind, mode in _SAVED:
-        file = io.BytesIO()
         more: dict[str, Any] = {"exif": exif} if kind in ("JPEG", "PNG", "WEBP", "TIFF") else {}
         grey = picture.convert("L").convert("I") if mode == "I;16" else picture
-        grey.convert(mode).save(file, kind, **more)
-        files.append(file.getvalue())
+        files.append(encoded(grey.convert(mode), kind, **more))
     return tuple(files)
 
 
@@ -73,14 +69,8 @@ def _bomb(dice: random.Random) -> bytes:
     """A PNG that says it is huge, or is as large as the limit allows and holds too little."""
     width, height = dice.choice(((2**31 - 1, 2**31 - 1), (10**6, 200), (0, 5), (60_000, 60_000),
                                  (500, 100), (1, 10**6)))  # fmt: skip
-    head = struct.pack(">IIBBBBB", width, height, dice.choice((1, 8, 16)), dice.choice((0, 2, 6)),
-                       0, 0, dice.choice((0, 1)))  # fmt: skip
-    data = zlib.compress(bytes(dice.choice((0, 10, 100_000))))
-    chunks = ((b"IHDR", head), (b"IDAT", data), (b"IEND", b""))
-    return _MAGIC[0] + b"".join(
-        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-        for name, body in chunks
-    )
+    form = width, height, dice.choice((1, 8, 16)), dice.choice((0, 2, 6))
+    return png(*form, lines=bytes(dice.choice((0, 10, 100_000))), interlaced=dice.choice((0, 1)))
 
 
 def _odd_object(dice: random.Random) -> Any:

@@ -24,6 +24,7 @@ from typing import Any
 from attacks.base import Outcome, check_said, command, fresh, require
 from crg.bench.rerun import measured_values
 from crg.cli import main
+from crg.predict.answers import lines_file
 from crg.results import ledger
 from crg.results.schema import Result
 from crg.shapes import shape_images
@@ -117,16 +118,26 @@ def _predict(folder: Path, out: str, *more: str) -> None:
 
 @functools.cache
 def _shapes() -> Path:
-    """A folder of rendered shapes, and the answers of a run that nothing stopped."""
+    """A folder of rendered shapes."""
     folder = Path(tempfile.mkdtemp(prefix="crg-attacks-"))
     os.environ["CRG_CACHE"] = str(folder / "cache")
     (folder / "in").mkdir()
     for i, source in enumerate(shape_images("fog", 2, _IMAGES, 3).sources):
         source.draw().save(folder / "in" / f"{i:03}.png")  # type: ignore[union-attr]
-    for layout in ("jsonl", "csv"):
-        done = Child(lambda out=f"whole.{layout}": _predict(folder, out), folder / "said")  # type: ignore[misc]
-        require(done.end() == 0, (folder / "said").read_text())
     return folder
+
+
+@functools.cache
+def _whole(out: str, *more: str) -> tuple[bytes, dict[Path, bytes]]:
+    """The answers of a run that nothing stopped, and its images."""
+    folder = _fresh(Path(tempfile.mkdtemp(prefix="crg-attacks-")))
+    done = Child(lambda: _predict(folder, out, *more), folder / "said")
+    require(done.end() == 0, (folder / "said").read_text())
+    return (folder / out).read_bytes(), _images(folder)
+
+
+def _images(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.png")}
 
 
 def _fresh(place: Path) -> Path:
@@ -139,23 +150,31 @@ def _n_lines(out: Path) -> int:
     return out.read_bytes().count(b"\n") if out.exists() else 0
 
 
+def _wait_for(lock: Path, child: Child) -> None:
+    while not lock.exists() and not child.is_over:
+        time.sleep(0.001)
+
+
 def killed_predict(dice: random.Random, place: Path) -> Outcome:
-    """Stopped once or twice, with answered images gone: the bytes of a run that nothing stopped."""
-    folder, name = _fresh(place), f"parts.{dice.choice(('jsonl', 'csv'))}"
-    out = folder / name
-    moved = name.endswith("jsonl") and dice.random() < 0.5
+    """Stopped in either pass, with answered images moved or gone: as if nothing had stopped it."""
+    folder, name, passes = _fresh(place), dice.choice(("a.jsonl", "a.csv")), dice.randint(1, 2)
+    goes = dice.choice(("nowhere", "sorted", "away"))
+    more: tuple[str, ...] = ("--passes", str(passes))
+    more += ("--sort-into", "sorted", "--by", "move") if goes == "sorted" else ()
+    lines, first = lines_file(folder / name), folder / f"{name}.resume" / "first.jsonl"
     for _ in range(dice.randint(1, 2)):
-        child = Child(lambda: _predict(folder, name, "--resume"), folder / "said")
-        _at_a_moment(dice, child, lambda: _n_lines(out), _IMAGES)
+        child = Child(lambda: _predict(folder, name, *more, "--resume"), folder / "said")
+        _wait_for(folder / f".{name}.lock", child)  # before, click itself answers Ctrl-C
+        _at_a_moment(dice, child, lambda: _n_lines(lines) + _n_lines(first), passes * _IMAGES)
         child.end(dice.choice(_SIGNALS))
-        answered = out.read_bytes().split(b"\n")[:-1] if moved and out.exists() else []
-        for line in answered:
+        answered = lines.read_bytes().split(b"\n")[:-1] if lines.exists() else []
+        for line in answered if goes == "away" else ():
             (folder / json.loads(line)["path"]).unlink(missing_ok=True)
-    if any((folder / "in").iterdir()):
-        last = Child(lambda: _predict(folder, name, "--resume"), folder / "said")
-        require(last.end() == 0, (folder / "said").read_text())
-    whole = _shapes() / f"whole{out.suffix}"
-    require(out.read_bytes() == whole.read_bytes(), "other answers after a stop")
+    last = Child(lambda: _predict(folder, name, *more, "--resume"), folder / "said")
+    require(last.end() == 0, (folder / "said").read_text())
+    answers, images = _whole(name, *more)
+    require((folder / name).read_bytes() == answers, "other answers after a stop")
+    require(goes == "away" or _images(folder) == images, "images are lost, doubled or changed")
     return "handled"
 
 
@@ -164,14 +183,13 @@ def two_predicts(dice: random.Random, place: Path) -> Outcome:
     folder, shared = _fresh(place), dice.choice(("out", "state"))
     first = Child(lambda: _predict(folder, "a.jsonl", "--save-state", "state"), folder / "said")
     lock = folder / (".a.jsonl.lock" if shared == "out" else ".state.lock")
-    while not lock.exists() and not first.is_over:
-        time.sleep(0.001)
+    _wait_for(lock, first)
     out, state = ("a.jsonl", "b") if shared == "out" else ("b.jsonl", "state")
     second = Child(lambda: _predict(folder, out, "--save-state", state), folder / "said 2")
     codes = sorted((first.end(), second.end()))
     require(codes == [0, 2], f"exit codes {codes}")
     answers = [folder / name for name in ("a.jsonl", "b.jsonl") if (folder / name).exists()]
-    whole = (_shapes() / "whole.jsonl").read_bytes()
+    whole, _ = _whole("a.jsonl")
     require([each.read_bytes() for each in answers] == [whole], "answers are not whole")
     return "refused"
 

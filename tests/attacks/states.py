@@ -37,11 +37,11 @@ class Material:
         for views in self.views[: 2 if self.slow else 12]:
             self.adapter.step(views)
         self.resources = {k: v for k, v in task.resources.items() if k == TEXT_ENCODER}
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "state")
-            self.adapter.save(path)
-            self.content = path.read_bytes()
-            self.header, self.tensors = state_file._contents(path)
+        self.content = self.adapter.content()
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(self.content)
+            file.flush()
+            self.header, self.tensors = state_file._contents(Path(file.name))
         del self.header["sha256"]
 
 
@@ -71,7 +71,7 @@ def edited_state(dice: random.Random, place: Path) -> Outcome:
     else:
         _edit_tensor(dice, tensors)
     path = place / "state"
-    path.write_bytes(_signed(header, tensors))
+    path.write_bytes(signed(header, tensors))
     loaded = attempt(lambda: crg.load(path, given.resources))
     if loaded is None:
         return "refused"
@@ -134,7 +134,7 @@ def _other_numbers(dice: random.Random, tensor: np.ndarray[Any, Any]) -> np.ndar
     return changed
 
 
-def _signed(header: Any, tensors: Tensors) -> bytes:
+def signed(header: Any, tensors: Tensors) -> bytes:
     """A state file whose digest fits, whatever it holds."""
     if isinstance(header, dict):
         header = {**header, "sha256": state_file._digest(header, tensors)}

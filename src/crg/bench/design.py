@@ -20,13 +20,13 @@ from msgspec.structs import replace
 from crg.datasets.catalog import get_entry
 from crg.methods.registry import BASELINE, typed_options
 from crg.presets import presets_of
-from crg.results.papers import known_experiments
+from crg.results.papers import bundled_papers
 from crg.results.schema import ENOUGH_ORDERS, Setting
 from crg.suggest import nearest
 from crg.types import InputError
 
-Figure: TypeAlias = Literal["table", "learning", "purity", "waterfall", "sweep", "heat", "noise",
-                            "streams", "cold_start", "shots"]  # fmt: skip
+Figure: TypeAlias = Literal["table", "learning", "purity", "waterfall", "sweep", "noise", "streams",
+                            "cold_start", "shots"]  # fmt: skip
 PUBLISHED = "published"
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -62,7 +62,7 @@ class RowDesign(DesignTable, frozen=True):
 
 
 class DataDesign(DesignTable, frozen=True):
-    """``[[data]]``: stores of catalogued datasets, rendered shapes, or all files that are named."""
+    """``[[data]]``: stores of catalogued datasets, rendered shapes, or files that are named."""
 
     datasets: Names | None = None
     models: Names = ()
@@ -73,7 +73,7 @@ class DataDesign(DesignTable, frozen=True):
     shots: CountOrNone = 0  # labelled images per class, for the methods that need some
     generated: CountOrNone = 0  # further views that stand in for generated ones
     all_names: bool = False  # the classes are all names that shapes have, present or not
-    files: bool = False
+    files: bool | Names = False  # all that are named, or those of these names; joined together
 
 
 KEYS_OF_DATA = {
@@ -90,7 +90,6 @@ class Quick(DesignTable, frozen=True):
     shapes: Names | None = None
     images: Count | None = None  # rendered
     views: Count | None = None
-    shots: CountOrNone | None = None
     generated: CountOrNone | None = None
     at_most: Count | None = None  # images of a file or store that are used
 
@@ -115,7 +114,7 @@ class Design(DesignTable, frozen=True):
     def reduced(self) -> Design:
         """The quick form."""
         quick = self.quick or Quick()
-        named = ("shapes", "images", "views", "shots", "generated")
+        named = ("shapes", "images", "views", "generated")
         asked = {name: value for name in named if (value := getattr(quick, name)) is not None}
         settings = [
             replace(each, images=min(filter(None, (each.images, quick.at_most)), default=None))
@@ -299,8 +298,9 @@ def _check_whole(design: Design) -> None:
         raise InputError("it names no data: write [[data]] with datasets, shapes or files.")
     if any(part in design.name for part in "/\\:"):
         raise InputError(f"name is {design.name!r}: choose one without slashes and colons.")
-    if design.reported and design.reported not in known_experiments():
-        hint = nearest(design.reported, known_experiments())
+    known = bundled_papers().experiments
+    if design.reported and design.reported not in known:
+        hint = nearest(design.reported, known)
         raise InputError(f"reported is {design.reported!r}: {hint}")
 
 
@@ -310,16 +310,7 @@ def _check_figure(design: Design) -> None:
         "sweep": ("x in the rows that it shows", bool(places)),
         "shots": ("x above 0 in the rows that it shows", min(places, default=0) > 0),
         "noise": ("x in every setting", all(each.x is not None for each in design.settings)),
-        "heat": ("two numeric options that vary in the rows", _vary_in_two(design.rows)),
     }
     need, is_met = needs.get(design.figure, ("", True))
     if not is_met:
         raise InputError(f"figure is {design.figure!r}: it needs {need}, or choose another figure.")
-
-
-def _vary_in_two(rows: Sequence[RowDesign]) -> bool:
-    shown = [row.options for row in rows if row.method != BASELINE and row.options]
-    names = {name for options in shown for name in options}
-    varying = [name for name in names if len({str(each.get(name)) for each in shown}) > 1]
-    values = [options.get(name) for options in shown for name in varying]
-    return len(varying) == 2 and all(type(value) in (int, float) for value in values)

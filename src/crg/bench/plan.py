@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 import crg.parts
 from crg.bench.design import PUBLISHED, DataDesign, Design, RowDesign, completed
-from crg.bench.sources import OnEncoding, render_store
-from crg.datasets.catalog import TRAIN, find_entry, get_entry
+from crg.bench.sources import OnEncoding, find_sources, render_store
+from crg.datasets.catalog import TRAIN, find_entry
 from crg.encoders import equipped
 from crg.engine.worker import read_once, read_with_few
 from crg.features.files import Features
@@ -47,21 +47,13 @@ SEEDED_CHOICE = ("imbalanced", "few_present", "out_of_distribution")
 _NEEDS = {FEW: LABELLED_IMAGES, TEXT_ENCODER: "a text encoder", GENERATED: "generated views"}
 
 
-def as_variant(request: RowDesign) -> Variant:
+def as_variant(row: RowDesign) -> Variant:
     """The row as tables show it."""
-    kind = get_method(request.method)
-    options: dict[str, Any] = typed_options(request.method, request.options)
-    options |= {PRESET: PUBLISHED} if request.preset == PUBLISHED else {}
-    return Variant(
-        request.label,
-        request.method,
-        options,
-        x=request.x,
-        series=request.series,
-        tuned=request.is_tuned,
-        needs=tuple(_NEEDS.get(need, need) for need in kind.needs),
-        offline=request.passes == 2,
-    )
+    options: dict[str, Any] = typed_options(row.method, row.options)
+    options |= {PRESET: PUBLISHED} if row.preset == PUBLISHED else {}
+    needs = tuple(_NEEDS.get(need, need) for need in get_method(row.method).needs)
+    offline = row.passes == 2
+    return Variant(row.label, row.method, options, row.is_tuned, needs, offline, row.x, row.series)
 
 
 def options_on(request: RowDesign, dataset: str) -> dict[str, Any] | None:
@@ -85,9 +77,7 @@ def why_not(request: RowDesign, source: Source, features: Features) -> str | Non
     """One sentence that says why a row is not run on these images; None if it is."""
     dataset = source.dataset
     if features.labels is None:
-        is_store = Path(source.path).is_dir()
-        remedy = "encode images whose classes are known" if is_store else "store labels in it"
-        return f"{dataset} has no labels: {remedy}."
+        return f"{dataset} has no labels: store them in the file, or encode a labelled dataset."
     if request.several_views and _own_views(features) == 1:
         return f"{dataset} has one view per image: encode it with --views."
     options = options_on(request, dataset)
@@ -125,13 +115,9 @@ def _no_labelled_images(method: str, source: Source) -> str:
     dataset, needs = source.dataset, f"Method {method!r} needs labelled images"
     if source.is_rendered:
         return f"{needs}: ask for shots beside the shapes in [[data]]."
-    if source.model is None and not Path(source.path).is_dir():
-        return f"{needs}: store few_features and few_labels in {source.path}."
-    if source.model is None or TRAIN not in get_entry(dataset).splits:
-        return (
-            f"{needs} but {dataset} has none to train with: "
-            "give a feature file with few_features and few_labels."
-        )
+    entry = find_entry(dataset) if Path(source.path).is_dir() and source.model else None
+    if entry is None or TRAIN not in entry.splits:
+        return f"{needs}: give a feature file of {dataset} with few_features and few_labels."
     return (
         f"{needs}: run crg encode {dataset} --split train --shots 16 --views 1 "
         f"--model {source.model} --root FOLDER --out STORE and name STORE with --data."
@@ -157,13 +143,12 @@ def plan(
     plugins: Sequence[str] = (),
     workers: int = 1,
     on_encoding: OnEncoding = lambda name, now: None,
-    first_seed: int = 0,
 ) -> Plan:
     """Render, read and check everything, and lay out the cells.
 
     The outline has all sources: with their facts, or with the reason why they cannot be used.
     """
-    seeds = tuple(range(first_seed, first_seed + design.orders))
+    seeds = tuple(range(design.orders))
     known: list[Source] = []
     cells: list[Cell] = []
     specs: dict[str, RunSpec] = {}
@@ -176,35 +161,60 @@ def plan(
         if features is None:
             continue
         refusals = [why_not(row, source, features) for row in design.rows]
-        known[-1] = _with_facts(source, features)
+        known[-1] = replace(
+            source,
+            sha256=features.sha256 or "",
+            n_samples=len(features),
+            n_classes=features.task.n_classes,
+            n_views=_own_views(features),
+            model=features.model,
+            prompts=features.prompts,
+            text_kind=features.text_kind,
+        )
         for cell, spec in _cells(design, known[-1], refusals, seeds, plugins):
             cells.append(replace(cell, source=len(known) - 1))
             if spec is not None and (spec.memory or spec.key not in specs):
                 specs[spec.key] = spec
-    return Plan(_outline(design, seeds, known, cells), tuple(specs.values()))
+    outline = Outline(
+        name=design.name,
+        title=design.title,
+        about=design.about,
+        figure=design.figure,
+        rows=tuple(as_variant(row) for row in design.rows),
+        sources=tuple(known),
+        settings=design.settings,
+        seeds=seeds,
+        cells=tuple(cells),
+        x_title=design.x_title,
+        reported=design.reported,
+        quick=design.quick is None,
+    )
+    return Plan(outline, tuple(specs.values()))
 
 
 def plan_files(
-    paths: Sequence[str],
+    found: Sequence[Source],
     rows: Sequence[RowDesign],
     orders: int,
-    first_seed: int = 0,
     few: str | None = None,
     plugins: Sequence[str] = (),
 ) -> Plan:
     """A comparison of methods on feature files; methods that cannot run are refused."""
-    places = "\n".join(map(_resolved, paths))
-    names = ", ".join(dict.fromkeys(Path(path).stem for path in paths))
-    design = Design(
+    places = "\n".join(_resolved(each.path) for each in found)
+    compared = Design(
         name=f"compare-{hashlib.sha256(places.encode()).hexdigest()[:8]}",
-        title=f"Comparison on {names}",
+        title=f"Comparison on {', '.join(dict.fromkeys(each.name for each in found))}",
         rows=tuple(rows),
         data=(DataDesign(files=True),),
         orders=orders,
     )
-    sources = [Source(path, Path(path).stem, path, few=few) for path in paths]
-    planned = plan(completed(design), sources, Path(), plugins, first_seed=first_seed)
-    for reason in filter(None, (cell.reason for cell in planned.outline.cells)):
+    design = completed(compared)
+    sources = [replace(e, few=few or e.few) for e in find_sources(design, found, Path())]
+    if not sources:
+        raise InputError("There is nothing to measure: name images with labels, of a test split.")
+    planned = plan(design, sources, Path(), plugins)
+    missing = (each.missing for each in planned.outline.sources)
+    for reason in filter(None, (*missing, *(cell.reason for cell in planned.outline.cells))):
         raise InputError(reason)
     return planned
 
@@ -244,45 +254,34 @@ def _cells(
     plugins: Sequence[str],
 ) -> Iterator[tuple[Cell, RunSpec | None]]:
     """The cells of one source, each with its run unless there is a reason against it."""
-    few = source.few and Data(_resolved(source.few), read_once(source.few).sha256)
+    few = Data(_resolved(source.few), read_once(source.few).sha256) if source.few else None
     fitting = [n for n, each in enumerate(design.settings) if each.several == source.order]
     for place in fitting:
+        setting = design.settings[place]
         for number, row in enumerate(design.rows):
-            for seed in seeds_of(row, design.settings[place], seeds):
+            for seed in seeds_of(row, setting, seeds):
                 cell = Cell(0, place, number, seed)
                 if refusals[number] is not None:
                     yield replace(cell, reason=refusals[number]), None
                     continue
-                own = few if FEW in get_method(row.method).needs else None
-                spec = _spec(source, own or None, design.settings[place], row, seed, plugins)
-                memory = design.memory and seed == seeds[0] and place == fitting[0]
-                yield replace(cell, key=spec.key), replace(spec, memory=memory)
-
-
-def _spec(
-    source: Source,
-    few: Data | None,
-    setting: Setting,
-    row: RowDesign,
-    seed: int,
-    plugins: Sequence[str],
-) -> RunSpec:
-    options = options_on(row, source.dataset)
-    assert options is not None  # or there would be a refusal
-    options = {**options, SEED: seed} if trains_with_seed(row) else options
-    spec = RunSpec(
-        data=Data(_resolved(source.path), source.sha256 or None),
-        method=row.method,
-        given=options,
-        seed=seed,
-        few=few,
-        then=tuple(map(_resolved, source.then)),
-        scenario=replace(setting.scenario, passes=row.passes),
-        plugins=tuple(plugins),
-        code=code_digest(row.method),
-        name=f"{source.name}, {setting.label}, {row.label}, order {seed}",
-    )
-    return replace(spec, key=run_key(spec, whole_config(row.method, options)))
+                options = options_on(row, source.dataset)
+                assert options is not None  # or there would be a refusal
+                options = {**options, SEED: seed} if trains_with_seed(row) else options
+                spec = RunSpec(
+                    data=Data(_resolved(source.path), source.sha256 or None),
+                    method=row.method,
+                    given=options,
+                    seed=seed,
+                    few=few if FEW in get_method(row.method).needs else None,
+                    then=tuple(map(_resolved, source.then)),
+                    scenario=replace(setting.scenario, passes=row.passes),
+                    plugins=tuple(plugins),
+                    code=code_digest(row.method),
+                    name=f"{source.name}, {setting.label}, {row.label}, order {seed}",
+                    memory=design.memory and seed == seeds[0] and place == fitting[0],
+                )
+                key = run_key(spec, whole_config(row.method, options))
+                yield replace(cell, key=key), replace(spec, key=key)
 
 
 def _resolved(path: str) -> str:
@@ -317,35 +316,3 @@ def _read(source: Source) -> tuple[Source, Features | None]:
         if source.is_named:
             raise
         return Source(source.name, source.dataset, model=source.model, missing=str(error)), None
-
-
-def _with_facts(source: Source, features: Features) -> Source:
-    return replace(
-        source,
-        sha256=features.sha256 or "",
-        n_samples=len(features),
-        n_classes=features.task.n_classes,
-        n_views=_own_views(features),
-        model=features.model,
-        prompts=features.prompts,
-        text_kind=features.text_kind,
-    )
-
-
-def _outline(
-    design: Design, seeds: tuple[int, ...], sources: Sequence[Source], cells: Sequence[Cell]
-) -> Outline:
-    return Outline(
-        name=design.name,
-        title=design.title,
-        about=design.about,
-        figure=design.figure,
-        rows=tuple(as_variant(row) for row in design.rows),
-        sources=tuple(sources),
-        settings=design.settings,
-        seeds=seeds,
-        cells=tuple(cells),
-        x_title=design.x_title,
-        reported=design.reported,
-        quick=design.quick is None,
-    )

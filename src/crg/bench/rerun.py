@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,13 @@ from crg.engine.processes import run_all
 from crg.engine.worker import read_once
 from crg.features.joining import joined_sha256
 from crg.results import ledger, provenance
-from crg.results.schema import Data, Failure, Result
+from crg.results.schema import Data, Failure, LineError, Result, decode
 from crg.threads import processors
-from crg.types import InputError
+from crg.types import InputError, counted
 
 KEPT = ("accuracy", "ece", "nll")
 # Two runs never have these in common, even on the same machine.
 NOT_COMPARED = ("ms_per_step", "ms_per_step_median", "peak_bytes")
-_NUMBER = re.compile(r"[+-]?\d+")
 
 
 def measured_values(run: Result) -> dict[str, Any]:
@@ -47,24 +45,24 @@ def digest_of(run: Result) -> str:
 
 
 def find_run(line: str) -> Result:
-    """The run in a line of a results file, given as FILE:NUMBER."""
+    """The run in a line of a results file, given as FILE:NUMBER.
+
+    Its numbers may contradict each other: repeating it shows the truth.
+    """
     file, _, digits = line.rpartition(":")
-    if not _NUMBER.fullmatch(digits) or not Path(file).is_file():
-        named = next((each for each in (line, file) if Path(each).is_file()), "FILE")
-        raise InputError(f"{line} names no run: write {named}:NUMBER, its line counted from 1.")
-    known, number = ledger.read(file), int(digits)
-    if not 1 <= number <= known.n_lines:
-        lines = "1 line" if known.n_lines == 1 else f"{known.n_lines} lines"
-        raise InputError(f"{file} has no line {number}: it has {lines}, which count from 1.")
-    if number in (runs := known.readable_runs):
-        return runs[number]
-    if number in known.entries:
-        such = min(runs, default="one that crg bench adds")
-        raise InputError(
-            f"Line {number} of {file} is not a run: name the line of one, such as {such}."
-        )
-    why = known.left_out.get(number, "is empty")
-    raise InputError(f"Line {number} of {file} {why}: name the line of a run.")
+    if not digits.isdecimal() or not Path(file).is_file():
+        raise InputError(f"{line} names no run: write FILE:NUMBER, its line counted from 1.")
+    number, lines = int(digits), ledger.read_bytes(Path(file)).rstrip().split(b"\n")
+    if not 1 <= number <= len(lines):
+        there = counted(len(lines), "line")
+        raise InputError(f"{file} has no line {number}: it has {there}, which count from 1.")
+    try:
+        entry = decode(lines[number - 1])
+    except LineError as error:
+        raise InputError(f"Line {number} of {file} {error}: name the line of a run.") from None
+    if not isinstance(entry, Result):
+        raise InputError(f"Line {number} of {file} is not a run: name the line of one.")
+    return entry
 
 
 def check_trusted(run: Result, given: Sequence[str]) -> None:
@@ -160,7 +158,7 @@ def rerun(
 def _repeat(run: Result, plugins: Sequence[str]) -> tuple[list[str], dict[str, tuple[Any, Any]]]:
     """The names of values that are equal to the last bit, and the others before and now."""
     spec = replace(run, plugins=tuple(plugins), memory=False)
-    [(_, result)] = run_all([spec], isolated=True)
+    [(_, result)] = run_all([spec])
     if isinstance(result, Failure):
         raise InputError(f"The run failed ({result.reason.rstrip('.')}): run crg bench for more.")
     if run.digest is None:

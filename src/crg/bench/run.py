@@ -1,7 +1,7 @@
 """Running an experiment: only missing runs, each written as soon as it is done.
 
-The gallery shows images that some methods get right and others wrong. Predictions are kept with
-every run, so nothing is run again; only a few images are drawn or read.
+The gallery shows rendered images that some methods get right and others wrong. Predictions are kept
+with every run, so nothing is run again; only a few images are drawn.
 """
 
 from __future__ import annotations
@@ -16,11 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crg.atomic import make_folder
-from crg.bench.plan import Plan
 from crg.bench.sources import draw, shapes_in
-from crg.datasets import load_dataset
-from crg.datasets.catalog import find_entry
 from crg.engine.processes import run_all
 from crg.engine.worker import OnProgress, read_once
 from crg.features.files import Features
@@ -30,7 +26,7 @@ from crg.results import ledger
 from crg.results.ledger import Ledger
 from crg.results.measurements import predicted_rows
 from crg.results.provenance import make_run
-from crg.results.schema import Entry, Failure, Gallery, Outline, Result, RunSpec, ShownImage, Source
+from crg.results.schema import Entry, Failure, Gallery, Outline, Result, RunSpec, ShownImage
 from crg.threads import processors
 from crg.types import InputError
 
@@ -57,19 +53,6 @@ class EngineOptions:
             )
 
 
-def missing(plan: Plan, known: Ledger) -> list[RunSpec]:
-    """The runs that the results file does not hold yet; failed ones are tried again."""
-    done = known.runs
-    return [spec for spec in plan.specs if spec.key not in done]
-
-
-def begin(plan: Plan, known: Ledger) -> None:
-    """Write the outline into the results file, unless it is the latest one there already."""
-    make_folder(known.path.parent, "--results")
-    ledger.check_writable(known.path)
-    append_new(known, plan.outline)
-
-
 def append_new(known: Ledger, entry: Entry) -> None:
     """Add a line unless the latest one of its key says the same."""
     if known.latest.get(entry.key) != entry:
@@ -91,8 +74,8 @@ def run_specs(
         from crg.engine.ray import run_all_on_ray
 
         runs = run_all_on_ray(specs, options.workers, options.address, on_progress)
-    else:  # in processes even with one worker: a method may take its process down with it
-        runs = run_all(specs, options.workers or processors(), on_progress, isolated=True)
+    else:
+        runs = run_all(specs, options.workers or processors(), on_progress)
     with contextlib.closing(runs) as outcomes:
         for spec, outcome in outcomes:
             if isinstance(outcome, Failure):
@@ -103,19 +86,17 @@ def run_specs(
                 yield spec, None
 
 
-def galleries(
-    outline: Outline, runs: Mapping[str, Result], root: Path | None = None
-) -> list[Gallery]:
-    """One line per source that has images which only some of its rows get right."""
-    made = []
+def add_galleries(outline: Outline, known: Ledger) -> None:
+    """Add a line per rendered dataset that has images which only some of its rows get right."""
+    runs = known.refresh().runs
     for number, source in enumerate(outline.sources):
-        answers = _answers(outline, number, runs)
-        if len(answers) < 2 or source.then or source.missing is not None:
+        answers, shapes = _answers(outline, number, runs), shapes_in(Path(source.path).name)
+        if len(answers) < 2 or source.then or shapes is None:
             continue
-        images, key = _images(source, root), f"gallery:{outline.name}:{source.name}"
-        if shown := _shown(read_once(source.path), answers, images) if images else ():
-            made.append(Gallery(experiment=outline.name, source=source.name, images=shown, key=key))
-    return made
+        if shown := _shown(read_once(source.path), answers, draw(shapes).sources):
+            key = f"gallery:{outline.name}:{source.name}"
+            entry = Gallery(experiment=outline.name, source=source.name, images=shown, key=key)
+            append_new(known, entry)
 
 
 def _answers(outline: Outline, source: int, runs: Mapping[str, Result]) -> dict[str, Numbers]:
@@ -139,36 +120,25 @@ def _rows_of_gallery(outline: Outline) -> list[int]:
 
 
 def _shown(
-    features: Features, answers: Mapping[str, Numbers], images: Mapping[str, ImageSource]
+    features: Features, answers: Mapping[str, Numbers], images: Sequence[ImageSource]
 ) -> tuple[ShownImage, ...]:
-    names, labels, ids = features.task.class_names, features.labels, features.sample_ids
+    names, labels = features.task.class_names, features.labels
     assert labels is not None  # or there would be no metrics
     together = np.stack(list(answers.values()))
     right = together == labels
     differ = right.any(axis=0) & ~right.all(axis=0) & (together >= 0).all(axis=0)
-    rows = [int(row) for row in np.flatnonzero(differ) if str(ids[int(row)]) in images]
-    rows.sort(key=lambda row: right[:, row].tolist())  # so that an even choice is proportional
+    # In this order an even choice is proportional.
+    rows = sorted(np.flatnonzero(differ).tolist(), key=lambda row: right[:, row].tolist())
     count = min(MOST, len(rows))
     return tuple(
         ShownImage(
-            id=str(ids[row]),
-            png=_small_png(images[str(ids[row])]),
+            id=str(features.sample_ids[row]),
+            png=_small_png(images[row]),
             truth=names[labels[row]],
             answers={label: names[given[row]] for label, given in answers.items()},
         )
         for row in (rows[(2 * n + 1) * len(rows) // (2 * count)] for n in range(count))
     )
-
-
-def _images(source: Source, root: Path | None) -> dict[str, ImageSource]:
-    """The images by id; none where they are not available."""
-    dataset = None
-    if shapes := shapes_in(Path(source.path).name):
-        dataset = draw(shapes)
-    elif root is not None and find_entry(source.dataset) is not None:
-        with contextlib.suppress(InputError):
-            dataset = load_dataset(source.dataset, root=root)
-    return dict(zip(dataset.ids, dataset.sources, strict=True)) if dataset else {}
 
 
 def _small_png(source: ImageSource) -> str:

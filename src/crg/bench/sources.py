@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 from msgspec.structs import replace
 
 from crg.atomic import make_folder
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from crg.encoding import EncodingProgress
     from crg.images.image_set import ImageSet
 
-VARIABLE = "CRG_DATA"  # paths to search where none is named
 _SUFFIXES = (".npz", ".safetensors")
 _DEPTH = 4  # folders below a path that was named
 _OPENAI = ("", "openai")  # the weights that the name of a model alone stands for
@@ -55,13 +54,6 @@ OnEncoding: TypeAlias = Callable[[str, "EncodingProgress"], None]  # what is enc
 OnLeftOut: TypeAlias = Callable[[Path, str], None]  # a path, and why it cannot be used
 
 
-def named_paths(given: Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:
-    """The paths of ``--data``, or else those of the environment variable."""
-    if given:
-        return tuple(Path(path) for path in given)
-    return tuple(Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part)
-
-
 def discover(
     paths: Iterable[Path], on_left_out: OnLeftOut = lambda path, why: None
 ) -> tuple[Source, ...]:
@@ -72,44 +64,33 @@ def discover(
     """
     found: dict[Path, Source] = {}
     for path in paths:
-        for each in _at(path, on_left_out):
-            place = Path(each.path).resolve()
-            first = found.setdefault(place, each)
-            found[place] = replace(first, is_named=first.is_named or each.is_named)
+        if not path.exists():
+            raise InputError(f"{path} does not exist: check the path.")
+        if path.is_file() or (path / storage.HEADER).exists():
+            found[path.resolve()] = _usable(path)
+            continue
+        inside = [replace(each, is_named=False) for each in _below(path, _DEPTH, on_left_out)]
+        if not inside:
+            on_left_out(path, f"there is nothing in {path} that can be used.")
+        for each in inside:
+            found.setdefault(Path(each.path).resolve(), each)
     return tuple(found.values())
 
 
 def pick(found: Iterable[Source], dataset: str, model: str) -> Source | None:
     """The store of a catalogued dataset encoded with a model; the original weights come first."""
     stores = [each for each in found if each.dataset == dataset and each.split == TEST]
-    fitting = [each for each in stores if each.model and same_model(each.model, model)]
+    wanted = _architecture(model)
+    fitting = [each for each in stores if each.model and _architecture(each.model) == wanted]
     return min(fitting, key=lambda each: _tag(each.model or "") not in _OPENAI, default=None)
 
 
-def pick_few(found: Iterable[Source], store: Source) -> Source | None:
-    """Labelled images for a store of a catalogued dataset, encoded with the very same model.
-
-    Those for training come before those for validation, and of several the most.
-    """
-    others = [each for each in found if each.split != TEST and each.dataset == store.dataset]
-    fitting = [
-        each
-        for each in others
-        if each.weights == store.weights and same_model(each.model or "", store.model or "")
-    ]
-    return min(fitting, key=lambda each: (each.split != TRAIN, -each.n_samples), default=None)
-
-
-def same_model(one: str, other: str) -> bool:
-    """Whether two names stand for the same architecture, whatever its weights.
-
-    >>> same_model("openclip:ViT-B-16:openai", "vit-b/16"), same_model("RN50", "RN101")
-    (True, False)
-    """
-    return _architecture(one) == _architecture(other)
-
-
 def _architecture(model: str) -> str:
+    """The architecture that the name of a model stands for, whatever its weights.
+
+    >>> _architecture("openclip:ViT-B-16:openai") == _architecture("vit-b/16")
+    True
+    """
     return model.strip().lower().replace("/", "-").removeprefix("openclip:").partition(":")[0]
 
 
@@ -125,18 +106,6 @@ def full_name(dataset: str, model: str) -> str:
     """
     plain = model.removeprefix("openclip:")
     return f"{dataset}, {plain.partition(':')[0] if _tag(model) in _OPENAI else plain}"
-
-
-def _at(path: Path, on_left_out: OnLeftOut) -> Iterator[Source]:
-    if not path.exists():
-        raise InputError(f"{path} does not exist: check what --data or {VARIABLE} names.")
-    if path.is_file() or (path / storage.HEADER).exists():
-        yield _usable(path)
-    else:
-        inside = [replace(each, is_named=False) for each in _below(path, _DEPTH, on_left_out)]
-        if not inside:
-            on_left_out(path, f"there is nothing in {path} that can be used.")
-        yield from inside
 
 
 def _below(folder: Path, depth: int, on_left_out: OnLeftOut) -> Iterator[Source]:
@@ -166,14 +135,13 @@ def _leaving_out(path: Path, on_left_out: OnLeftOut) -> Iterator[None]:
 def _usable(path: Path) -> Source:
     """The feature file or finished store at a path; refused where it is neither."""
     if path.is_file() or path.is_symlink():
-        check_complete(path, read_raw(path, ()))
-        return Source(path.stem, path.stem, str(path))
-    header = storage.read_header(path)
-    if not header.finished:
-        raise InputError(
-            f"{path} is not finished: "
-            "run the same crg encode again, which continues where it stopped."
-        )
+        raw = read_raw(path, ("dataset", "model"))
+        check_complete(path, raw)
+        keys = [key for key in ("dataset", "model") if key in raw]
+        named = {key: "".join(map(str, np.ravel(raw[key]))) for key in keys}
+        dataset = named.get("dataset", path.stem)
+        return Source(path.stem, dataset, str(path), model=named.get("model"))
+    header = storage.read_finished(path)
     known, model = find_split(str(header.key.get("dataset", ""))), header.key.get("model")
     return Source(
         name=full_name(known[0].name, model) if known and model else path.name,
@@ -194,6 +162,8 @@ def find_sources(design: Design, found: Sequence[Source], folder: Path) -> tuple
         for dataset in data.datasets or ()
         for model in data.models
     ]
+    groups = [data.files for data in design.data if isinstance(data.files, tuple)]
+    matched += _named(itertools.chain(*groups), found)
     rest = [each for each in found if each not in matched and each.split == TEST]
     count = Counter(each.name for each in rest)  # files of the same name are called by their paths
     rest = [replace(each, name=each.path) if count[each.name] > 1 else each for each in rest]
@@ -204,8 +174,9 @@ def find_sources(design: Design, found: Sequence[Source], folder: Path) -> tuple
         elif data.shapes is not None:
             sources += _shapes(data, data.shapes, folder, design.wants("domains"))
         else:
-            sources += [_with_few(each, found) for each in rest]
-            sources += _joined(rest, design)
+            files = _named(data.files, found) if isinstance(data.files, tuple) else rest
+            sources += [_with_few(each, found) for each in files]
+            sources += _joined(files, design)
     return tuple({source.name: source for source in sources}.values())
 
 
@@ -237,9 +208,19 @@ def _shapes(
         yield Source(name, name, paths[0], tuple(paths[1:]), "domains", few)
 
 
+def _named(names: Iterable[str], found: Sequence[Source]) -> list[Source]:
+    """The files or stores of these names, as far as they were found."""
+    return [each for name in names for each in found if Path(each.path).stem == name]
+
+
 def _with_few(source: Source, found: Sequence[Source]) -> Source:
-    """The source with labelled images, where there are some for it."""
-    few = pick_few(found, source) if source.model else None
+    """The source with labelled images of its dataset, where the very same model encoded some.
+
+    Those for training come before those for validation, and of several the most.
+    """
+    others = [each for each in found if each.split != TEST and each.dataset == source.dataset]
+    fitting = [each for each in others if source.model and each.weights == source.weights]
+    few = min(fitting, key=lambda each: (each.split != TRAIN, -each.n_samples), default=None)
     return source if few is None else replace(source, few=few.path)
 
 

@@ -80,22 +80,15 @@ def on_host(array: Array) -> np.ndarray[Any, Any]:
     return np.array(host)
 
 
-def require_same_bits(left: Logits, right: Logits, sentence: str) -> None:
-    """The two runs agree to the last bit."""
-    require(len(left) == len(right), sentence)
-    for step, (one, other) in enumerate(zip(left, right, strict=True)):
-        same = one.shape == other.shape and one.tobytes() == other.tobytes()
-        require(same, f"{sentence} (first at step {step})")
-
-
-def require_close(left: Logits, right: Logits, tolerance: float, sentence: str) -> None:
-    """The two runs agree up to ``tolerance``, relative to the largest logit of each step."""
+def require_same(left: Logits, right: Logits, sentence: str, tolerance: float = 0.0) -> None:
+    """The two runs agree to the last bit, or up to ``tolerance`` times the largest logit."""
     require(len(left) == len(right), sentence)
     for step, (one, other) in enumerate(zip(left, right, strict=True)):
         require(one.shape == other.shape, f"{sentence} (shapes differ at step {step})")
         size = max(1.0, float(np.max(np.abs(one))))
         gap = float(np.max(np.abs(one.astype(np.float64) - other)))
-        require(gap <= tolerance * size, f"{sentence} (off by {gap:.3g} at step {step})")
+        same = gap <= tolerance * size if tolerance else one.tobytes() == other.tobytes()
+        require(same, f"{sentence} (off by {gap:.3g} at step {step})")
 
 
 Floats = np.ndarray[Any, Any]

@@ -24,8 +24,7 @@ from crg.checks.base import (
     make_task,
     on_host,
     require,
-    require_close,
-    require_same_bits,
+    require_same,
     run,
     run_with_changing_classes,
 )
@@ -71,10 +70,10 @@ def answering_changes_nothing(make: Make) -> None:
             first, again = adapter.answer(sample), adapter.answer(sample)
             require_sound(first, task, " without learning")
             left, right = [on_host(first.logits)], [on_host(again.logits)]
-            require_same_bits(left, right, "An answer without learning changed the next one")
+            require_same(left, right, "An answer without learning changed the next one")
             require(adapter.n_steps == place, "An answer without learning was counted as a step")
             left, right = run(adapter, [sample]), run(other, [sample])
-            require_same_bits(left, right, "An answer without learning changed the next step")
+            require_same(left, right, "An answer without learning changed the next step")
 
 
 def second_pass_answers_every_image(make: Make) -> None:
@@ -92,7 +91,7 @@ def second_pass_answers_every_image(make: Make) -> None:
             require_sound(answer, task, " in a second pass")
         left = [on_host(answer.logits) for answer in answers]
         right = [on_host(answer.logits) for answer in again.second_pass(stream)]
-        require_same_bits(left, right, "A second pass differs after saving and loading")
+        require_same(left, right, "A second pass differs after saving and loading")
 
 
 def corrections_are_taken_in_or_refused(make: Make) -> None:
@@ -136,7 +135,7 @@ def _require_equal_futures(original: Adapter, other: Adapter, stream: Any, what:
     require(names == original.task.class_names, f"The classes of {what} are wrong")
     # The copy goes first: had it shared anything, the original would now be elsewhere.
     ours, theirs = run(other, stream), run(original, stream)
-    require_same_bits(theirs, ours, f"The logits of {what} differ from the original's")
+    require_same(theirs, ours, f"The logits of {what} differ from the original's")
 
 
 def _saved_and_loaded(adapter: Adapter) -> Adapter:
@@ -185,7 +184,7 @@ def order_of_classes_does_not_matter(make: Make) -> None:
         stream = make_stream(task, 100, views)
         expected = [logits[order] for logits in run(make(task), stream)]
         sentence = "Classes in another order gave other logits"
-        require_close(expected, run(make(shuffled), stream), 1e-7, sentence)
+        require_same(expected, run(make(shuffled), stream), sentence, 1e-7)
 
 
 def classes_changed_at_once_count_as_given(make: Make) -> None:
@@ -198,7 +197,7 @@ def classes_changed_at_once_count_as_given(make: Make) -> None:
     for adapter, given, what in ((grown, larger, "added"), (shrunk, smaller, "removed")):
         stream = make_stream(given, 80, 8)
         sentence = f"A class {what} before the first sample left a trace"
-        require_close(run(make(given), stream), run(adapter, stream), 1e-9, sentence)
+        require_same(run(make(given), stream), run(adapter, stream), sentence, 1e-9)
 
 
 def classes_may_come_and_go(make: Make) -> None:

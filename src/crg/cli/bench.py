@@ -9,37 +9,31 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from crg.atomic import make_folder
 from crg.bench import sources as data_sources
 from crg.bench.design import Design, read_design, with_methods
 from crg.bench.plan import count_runs, narrowed, plan
-from crg.bench.run import EngineOptions, append_new, galleries
+from crg.bench.run import EngineOptions, add_galleries
 from crg.cli import shared
 from crg.cli.compare import end_with, parse_methods, print_experiments, run_missing
 from crg.cli.progress import Display
 from crg.report.experiment import experiments_of
-from crg.results import ledger
 from crg.results.schema import ENOUGH_ORDERS, Source
 from crg.threads import processors
 from crg.types import InputError
 
 _SHOWN_MISSING = 2  # datasets that are not there: on most machines that is nearly all of them
 DIFFERENT = 1  # exit code of a repetition
-# Of all names that are compared, these are printed.
-_MAIN = ("digest", "accuracy", "predicted", "ece", "nll", "worst_class_accuracy", "purity")
 _WIDEST = 60  # characters of a value
 
 
 _OPTIONS = shared.options(
     click.option("--data", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
-                 help="Feature file, store, or folder of them; may be repeated.  "
-                      f"[default: the variable {data_sources.VARIABLE}]"),
+                 envvar="CRG_DATA", help="Feature file, store, or folder of them; may be repeated."
+                      "  [default: the variable CRG_DATA]"),
     click.option("--only", metavar="TEXT",
                  help="Only datasets whose name contains this, in capitals or not."),
     click.option("--folder", default=data_sources.FOLDER, show_default=True, type=shared.FOLDER,
                  help="Where rendered shapes are encoded."),
-    click.option("--root", type=shared.FOLDER,
-                 help="Folder that holds the datasets of the catalogue, for the gallery."),
     click.option("--methods", "texts", multiple=True, metavar="LIST",
                  help="Only these methods, as in crg compare; one that the file does not "
                       "name, such as a plug-in, joins it.  [default: all of the file]"),
@@ -65,7 +59,7 @@ _OPTIONS = shared.options(
 @_OPTIONS
 def bench(
     file: Path | None, quick: bool, list_only: bool, data: tuple[Path, ...], only: str | None,
-    folder: Path, root: Path | None, rerun: str | None, results_path: Path | None, **given: Any,
+    folder: Path, rerun: str | None, results_path: Path | None, **given: Any,
 ) -> None:  # fmt: skip
     """Run the experiment of a TOML file on whatever data is there.
 
@@ -100,9 +94,7 @@ def bench(
         return
     name = f"{design.name}{'-quick' if design.quick is None else ''}"
     path = results_path or Path("results", f"{name}.jsonl")
-    make_folder(path.parent, "--results")
-    ledger.check_writable(path)
-    known = shared.read_results(path)
+    known = shared.open_results(path)
     own, workers = shared.loaded_plugins(), engine.workers or processors()
     with Display("datasets", len(sources)) as shown:
         whole = plan(design, sources, folder, own, workers, encoding_shown(shown))
@@ -112,9 +104,7 @@ def bench(
     planned = narrowed(whole, chosen, known.runs)
     failed = run_missing(planned, known, engine, lines=True)
     if design.gallery:
-        known.refresh()
-        for line in galleries(planned.outline, known.runs, root):
-            append_new(known, line)
+        add_galleries(planned.outline, known)
     _print_results(experiments_of(known.refresh(), design.name), path)
     end_with(failed)
 
@@ -149,7 +139,7 @@ def _sources(design: Design, data: Sequence[Path], folder: Path, only: str | Non
         if is_asked_for(path.name):
             shared.note(why)
 
-    discovered = data_sources.discover(data_sources.named_paths(data), leave_out)
+    discovered = data_sources.discover(data, leave_out)
     sources = data_sources.find_sources(design, discovered, folder)
     if not sources:
         raise InputError(
@@ -192,15 +182,13 @@ def _rerun(line: str, data: Sequence[Path], folder: Path) -> None:
     """Repeat a run, print how it compares, and exit with 1 if anything differs."""
     from crg.bench.rerun import rerun
 
-    own, paths = shared.loaded_plugins(), data_sources.named_paths(data)
+    own = shared.loaded_plugins()
     with Display("datasets", None) as shown:
-        found = rerun(line, paths, folder, own, shared.note, encoding_shown(shown))
+        found = rerun(line, data, folder, own, shared.note, encoding_shown(shown))
     run, same, differences = found
     click.echo(f"{line}: {run.method}, seed {run.seed}, {run.data.path}")
-    main = [name for name in _MAIN if name in same]
-    among = f", among them {', '.join(main)}" if main else ""
     total = len(same) + len(differences)
-    click.echo(f"The same to the last bit: {len(same)} of {total} values{among}.")
+    click.echo(f"The same to the last bit: {len(same)} of {total} values.")
     for name, (before, now) in differences.items():
         numbers = isinstance(before, int | float) and isinstance(now, int | float)
         far = f" ({now - before:+.2g})" if numbers else ""

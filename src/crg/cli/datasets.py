@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from crg.cli.shared import json_option, output, print_json
 from crg.datasets import catalog, load_dataset
 from crg.datasets.check import CheckReport, check_dataset
 from crg.shapes.shifts import SEVERITIES, SHIFTS
-from crg.threads import processors
 
 _SHOWN = 10  # files that are listed for each problem; --json lists all
 _WRONG = 1  # exit code
@@ -27,12 +25,9 @@ _WRONG = 1  # exit code
 @click.argument("words", metavar="[NAME | check NAME]", nargs=-1)
 @click.option("--root", type=click.Path(path_type=Path),
               help="With check: the folder that holds the data.")  # fmt: skip
-@click.option("--decode", is_flag=True, help="With check: decode every image, not its header.")
 @json_option
 @click.pass_context
-def datasets(
-    ctx: click.Context, words: tuple[str, ...], root: Path | None, decode: bool, as_json: bool
-) -> None:
+def datasets(ctx: click.Context, words: tuple[str, ...], root: Path | None, as_json: bool) -> None:
     """List the datasets, describe one, or check one on disk.
 
     NAME is a name from the list; check also takes a folder of your own with one folder per class,
@@ -46,11 +41,11 @@ def datasets(
     """
     match words:
         case ["check", name]:
-            _check(ctx, name, root, decode, as_json)
+            _check(ctx, name, root, as_json)
         case ["check", *_]:
             raise click.UsageError("crg datasets check takes one name")
-        case _ if root is not None or decode:
-            raise click.UsageError("--root and --decode belong to crg datasets check NAME")
+        case _ if root is not None:
+            raise click.UsageError("--root belongs to crg datasets check NAME")
         case []:
             _list(as_json)
         case ["shapes"]:
@@ -121,14 +116,9 @@ def _facts(entry: catalog.DatasetEntry) -> dict[str, Any]:
     return {**facts, "sample": drawn if facts.pop("sampled") else None}
 
 
-@contextlib.contextmanager
-def _bar(total: int) -> Iterator[Callable[[], None]]:
-    with Display("images", total) as shown:
-        yield shown.advance
-
-
-def _check(ctx: click.Context, name: str, root: Path | None, decode: bool, as_json: bool) -> None:
-    report = check_dataset(name, root, decode=decode, workers=processors(), progress=_bar)
+def _check(ctx: click.Context, name: str, root: Path | None, as_json: bool) -> None:
+    with Display("datasets", 1) as shown:
+        report = check_dataset(name, root, lambda *count: shown.running(name, *count))
     if as_json:
         print_json({"fine": not report.problems, **dataclasses.asdict(report)})
     else:

@@ -14,23 +14,16 @@ from msgspec.structs import replace
 from crg.atomic import check_ours, locked, replacing
 from crg.bench.design import completed, read_design
 from crg.bench.plan import plan
-from crg.bench.run import EngineOptions, append_new, galleries
+from crg.bench.run import EngineOptions, add_galleries
 from crg.bench.sources import find_sources
 from crg.cli.bench import encoding_shown
-from crg.cli.compare import (
-    comparison_options,
-    end_with,
-    parse_methods,
-    print_experiments,
-    run_missing,
-)
+from crg.cli.compare import end_with, orders_option, parse_methods, print_experiments, run_missing
 from crg.cli.progress import Display
-from crg.cli.shared import FILE, FOLDER, POSITIVE, loaded_plugins, plugin_option, read_results
+from crg.cli.shared import FILE, POSITIVE, loaded_plugins
 from crg.report import figures, page
 from crg.report.experiment import experiments_of
+from crg.results import ledger
 from crg.threads import processors
-
-RESULTS = "demo.jsonl"
 
 
 @click.command()
@@ -48,14 +41,10 @@ RESULTS = "demo.jsonl"
               type=FILE, help="Page to write.")  # fmt: skip
 @click.option("--picture", type=FILE, metavar="FILE",
               help="Also draw corrected images and running accuracy into this SVG.")  # fmt: skip
-@click.option("--keep", type=FOLDER, metavar="FOLDER",
-              help="Keep the encoded images and the results in this folder.")  # fmt: skip
-@comparison_options
-@plugin_option
+@orders_option
 def demo(
-    texts: tuple[str, ...], report: Path, picture: Path | None, keep: Path | None, orders: int,
-    workers: int | None, as_json: bool, shift: str, **data: Any,
-) -> None:  # fmt: skip
+    texts: tuple[str, ...], report: Path, picture: Path | None, orders: int, shift: str, **data: Any
+) -> None:
     """Render shifted images, encode them with the bundled model, and compare the methods.
 
     Nothing is downloaded. Prints the table and writes a page that shows the first method's
@@ -65,7 +54,7 @@ def demo(
     Example:
       crg demo
       crg demo --shift night --severity 5 --report night.html
-      crg demo --keep shapes && crg compare shapes/fog-3-960x1 --methods crg
+      crg --plugin my_method.py demo --methods my_method,anchored
     """
     check_ours(report, page.MARK.encode(), "--report")
     if picture is not None:
@@ -76,22 +65,19 @@ def demo(
     rows = tuple(parse_methods(texts)) if texts else design.rows
     design = completed(replace(design, data=(shapes,), rows=rows, orders=orders))
     with locked(report), tempfile.TemporaryDirectory() as temporary:
-        folder = keep or Path(temporary)
-        options = EngineOptions(workers=workers)
-        sources, count = find_sources(design, (), folder), workers or processors()
+        folder, own = Path(temporary), loaded_plugins()
+        sources = find_sources(design, (), folder)
         with Display("datasets", 1) as shown:
-            planned = plan(design, sources, folder, loaded_plugins(), count, encoding_shown(shown))
-        known = read_results(folder / RESULTS)
-        failed = run_missing(planned, known, options, is_kept=keep is not None)
-        for line in galleries(planned.outline, known.refresh().runs):
-            append_new(known, line)
-        experiments = experiments_of(known.refresh(), design.name)
-        if keep is None:  # the results file is about to go
-            experiments = [dataclasses.replace(each, path="") for each in experiments]
-        page.write(experiments, report, design.title)
+            planned = plan(design, sources, folder, own, processors(), encoding_shown(shown))
+        known = ledger.read(folder / "demo.jsonl")
+        failed = run_missing(planned, known, EngineOptions(), is_kept=False)
+        add_galleries(planned.outline, known)
+        [experiment] = experiments_of(known.refresh(), design.name)
+        experiment = dataclasses.replace(experiment, path="")  # the file is about to go
+        page.write([experiment], report, design.title)
     if picture is not None:
         with replacing(picture) as partial:
-            partial.write_text(figures.picture(experiments[0]), encoding="utf-8")
-    print_experiments(experiments, as_json)
+            partial.write_text(figures.picture(experiment), encoding="utf-8")
+    print_experiments([experiment])
     click.echo(f"{report} shows it with plots and images.", err=True)
     end_with(failed)

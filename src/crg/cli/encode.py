@@ -14,13 +14,12 @@ from crg.cli import shared
 from crg.cli.progress import shown_encoding
 from crg.datasets import SHAPES, load_dataset
 from crg.datasets.catalog import SPLITS, TEST
-from crg.encoding import EncodingSummary, Wording, summary_of
+from crg.encoding import EncodingSummary, Wording
 from crg.encoding import encode as run_encoding
 from crg.encoding.job import Run
 from crg.encoding.variations import Variations
 from crg.features.files import load_with_classes
 from crg.images.views import Augment, Recipe
-from crg.prompts import Mode
 from crg.types import InputError, counted
 
 _SHOWN = 20  # images that were left out
@@ -34,19 +33,12 @@ _OPTIONS = shared.options(
                  help="Encode that many images only, drawn at random."),
     click.option("--shots", type=shared.POSITIVE,
                  help="Encode at most that many images of each class, drawn at random."),
-    click.option("--draw-seed", default=0, show_default=True, type=click.IntRange(min=0),
-                 help="Seed of that random draw, and of shapes that are rendered."),
-    click.option("--skip-unreadable", is_flag=True,
-                 help="Leave out images that cannot be read, and list them."),
     click.option("--views", default=64, show_default=True, type=shared.POSITIVE,
                  help="Views of each image, the original included."),
     click.option("--augment", default=Recipe.augment, show_default=True,
                  type=click.Choice(get_args(Augment)), help="How views are made."),
     click.option("--seed", default=Recipe.seed, show_default=True, type=click.IntRange(min=0),
-                 help="Seed of the views."),
-    click.option("--smallest-crop", "smallest", default=Recipe.smallest, show_default=True,
-                 type=float, metavar="FRACTION",
-                 help="Smallest part of the image that a view may show, by area."),
+                 help="Seed of the views, of random draws and of rendered shapes."),
     click.option("--variations", type=_PATH,
                  help="Folder with a folder of generated variations for each image, "
                       "which are added as the last views."),
@@ -59,10 +51,9 @@ _OPTIONS = shared.options(
     click.option("--template", "templates", multiple=True, metavar="TEXT",
                  help="Prompt with {} for the class; may be repeated.  "
                       "[default: the dataset's own]"),
-    click.option("--prompts", "mode", default=Wording.mode, show_default=True,
-                 type=click.Choice(get_args(Mode)), help="What describes a class."),
     click.option("--descriptions", type=_PATH,
-                 help="JSON file with sentences for each class."),
+                 help="JSON file with sentences for each class, in place of templates or, "
+                      "with --template, beside them."),
     click.option("--batch", default=256, show_default=True, type=shared.POSITIVE,
                  help="Views that the model gets at once."),
     click.option("--workers", type=shared.POSITIVE,
@@ -74,18 +65,18 @@ _OPTIONS = shared.options(
 
 
 @click.command()
-@click.argument("dataset", required=False)
+@click.argument("dataset")
 @click.option("--out", required=True, type=click.Path(path_type=Path),
               help="Folder of the store; may be new, or one to continue with.")  # fmt: skip
-@click.option("--check", is_flag=True, help="Check a finished store and encode nothing.")
 @shared.json_option
 @_OPTIONS
-def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: Any) -> None:
+def encode(dataset: str, out: Path, as_json: bool, **given: Any) -> None:
     """Encode the images of a dataset once, for every run to read.
 
     DATASET is a name that crg datasets lists, shapes, shapes:SHIFT:SEVERITY, a folder with one
     folder per class, or a CSV file with a path and a label per line. The job can be stopped and
-    even killed: the same command continues where it stopped.
+    even killed: the same command continues where it stopped, and checks a store that is finished.
+    Images that cannot be read are left out and listed.
 
     \b
     Example:
@@ -94,22 +85,16 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
       crg encode dtd --root ~/data --split train --shots 16 --views 1 --out dtd-labelled
       crg compare night --methods crg
       crg encode dtd --root ~/data --variations dtd-made --generated 8 --out dtd-generated
-      crg encode --out night --check
     """
-    if check:
-        summary = summary_of(out)
-    elif dataset is None:
-        raise InputError("There is no dataset: name one, or use --check to check a store.")
-    else:
-        if dataset == SHAPES and Path(dataset).is_dir():
-            shared.note(f"{dataset} is a dataset of this name; for the folder write ./{dataset}.")
-        summary = _encoded(dataset, out, given)
+    if dataset == SHAPES and Path(dataset).is_dir():
+        shared.note(f"{dataset} is a dataset of this name; for the folder write ./{dataset}.")
+    summary = _encoded(dataset, out, given)
     if as_json:
         skipped = [{"id": name, "reason": reason} for name, reason in summary.skipped]
         plain = {**dataclasses.asdict(summary), "folder": str(summary.folder)}
         shared.print_json({**plain, "skipped": skipped})
     else:
-        _print(summary, "is sound" if check else "is finished")
+        _print(summary)
 
 
 def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
@@ -119,7 +104,7 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
     folder, count = given["variations"], given["generated"]
     if (folder is None) != (count is None):
         raise InputError("--variations and --generated belong together: give both or neither.")
-    images = load_dataset(name, **some("root", "split", "limit", "shots"), seed=given["draw_seed"])
+    images = load_dataset(name, **some("root", "split", "limit", "shots", "seed"))
     model = some("text_features", "device", "precision")
     load = functools.partial(load_with_classes, given["model"], **model)
     try:
@@ -127,14 +112,14 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
             return run_encoding(
                 images,
                 load(),
-                Recipe(**some("views", "augment", "seed", "smallest")),
+                Recipe(**some("views", "augment", "seed")),
                 out,
-                wording=Wording(given["templates"] or None, **some("descriptions", "mode")),
+                wording=Wording(**some("templates", "descriptions")),
                 variations=None if folder is None else Variations(folder, count),
                 run=_run_on(given["engine"], load=load, **some("address", "workers")),
                 on_progress=shown_encoding(stack),
                 on_note=shared.note,
-                **some("batch", "workers", "skip_unreadable"),
+                **some("batch", "workers"),
             )
     except KeyboardInterrupt:
         kept = f"what was encoded is kept in {out}"
@@ -152,13 +137,14 @@ def _run_on(engine: str, **options: Any) -> Run | None:
     return None
 
 
-def _print(summary: EncodingSummary, state: str) -> None:
+def _print(summary: EncodingSummary) -> None:
     click.echo(
-        f"{summary.folder} {state}: {counted(summary.n_images, 'image')}, "
+        f"{summary.folder} is finished: {counted(summary.n_images, 'image')}, "
         f"{counted(summary.n_views, 'view')} each, {summary.width} wide."
     )
     if summary.skipped:
-        click.echo(f"{counted(len(summary.skipped), 'image')} could not be read, left out:")
+        number = counted(len(summary.skipped), "image")
+        click.echo(f"Left out {number} that could not be read (delete the store to try again):")
     for name, reason in summary.skipped[:_SHOWN]:
         click.echo(f"  {name}: {reason}")
     if len(summary.skipped) > _SHOWN:

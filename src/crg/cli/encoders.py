@@ -12,7 +12,6 @@ from rich.text import Text
 
 from crg.atomic import locked_folder
 from crg.cli.shared import POSITIVE, json_option, note, options, output, print_json
-from crg.datasets import load_dataset
 from crg.encoders import list_encoders, problem_with
 
 _HINTS = (
@@ -21,12 +20,10 @@ _HINTS = (
     "--model hf:FOLDER takes a CLIP or SigLIP model of Hugging Face from a folder.",
     "--model onnx:FOLDER takes a model that crg encoders export or import wrote, without torch.",
 )
-_TESTS = 200  # images that --int8 is checked on
 _IMPORT = options(
     click.option("--size", type=POSITIVE, help="With import: S, where the graph leaves it open."),
     click.option("--mean", type=float, nargs=3, help="With import.  [default: CLIP's]"),
     click.option("--std", type=float, nargs=3, help="With import.  [default: CLIP's]"),
-    click.option("--logit-scale", type=float, help="With import.  [default: 100]"),
     click.option("--output", help="With import: the output that holds the features."),
 )  # fmt: skip
 
@@ -47,7 +44,8 @@ def encoders(
     With a PATTERN, list all models and weights of open_clip whose name it matches. export writes
     a model of open_clip for ONNX Runtime, and checks that both give the same features. import
     makes a folder of an ONNX graph of yours, from normalised pixels (B, 3, S, S) to features; if
-    images are not scaled and cropped as CLIP's are, correct fit and interpolation in encoder.json.
+    images are not scaled and cropped as CLIP's are, correct fit and interpolation in encoder.json,
+    which also has the logit scale, 100.
 
     \b
     Example:
@@ -109,7 +107,7 @@ def _export(model: str, out: Path, int8: bool, as_json: bool) -> None:
     from crg.encoders.export import export
 
     with locked_folder(out):
-        done = export(model, out, load_dataset("shapes", limit=_TESTS) if int8 else None)
+        done = export(model, out, int8)
     if as_json:
         print_json(done)
         return
@@ -118,9 +116,3 @@ def _export(model: str, out: Path, int8: bool, as_json: bool) -> None:
         f"{done['image_difference']:.0e} for images and {done['text_difference']:.0e} for texts: "
         f"use --model {done['name']}."
     )
-    if int8:
-        eight, plain = done["rates"]
-        click.echo(
-            f"In 8 bits it encodes {eight:.1f} images/s, in float32 {plain:.1f}; "
-            f"{done['agreement']:.1%} of {_TESTS} rendered images get the same zero-shot label."
-        )

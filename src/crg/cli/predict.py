@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import sys
 from collections.abc import Iterator
@@ -30,22 +31,17 @@ _OPTIONS = shared.options(
     click.option("--template", "templates", multiple=True, metavar="TEXT",
                  help=f"Prompt with {{}} for the class; may be repeated.  [default: {PHOTO}]"),
     click.option("--descriptions", type=shared.FILE,
-                 help="JSON file of sentences per class, in CuPL's form."),
-    click.option("--prompts", type=click.Choice(["template", "descriptions", "both"]),
-                 default="template", show_default=True, help="What the classes are read from."),
+                 help="JSON file of sentences per class, in CuPL's form: prompts instead of the "
+                      "default template, or beside each --template."),
     click.option("--views", default=1, show_default=True, type=shared.POSITIVE,
                  help="Views per image, the original included; the papers use 64."),
-    click.option("--augment", type=click.Choice(["crops", "augmix"]), default="crops",
-                 show_default=True, help="How random views are made."),
     shared.model_options,
     click.option("--features", type=shared.FOLDER, metavar="DIR",
                  help="Keep the features of the images in this folder, a store of crg encode, so "
                       "that another method, list of classes or threshold need not encode them."),
-    shared.few_option,
-    click.option("--out", type=shared.FILE, help="Write to this file.  [default: standard output]"),
-    click.option("--format", "layout", type=click.Choice(["table", "jsonl", "csv", "parquet"]),
-                 help="Form of the lines.  [default: by the suffix of --out, table on a terminal, "
-                      "jsonl in a pipe]"),
+    click.option("--out", type=shared.FILE,
+                 help="Write to this file: .jsonl as images are answered, .csv or .parquet at the "
+                      "end.  [default: a table on a terminal, JSON Lines in a pipe]"),
     click.option("--top", type=shared.POSITIVE, metavar="N",
                  help="Write the N most probable classes, too."),
     click.option("--unsure-below", type=click.FloatRange(0, 1), default=0.0, metavar="P",
@@ -59,8 +55,8 @@ _OPTIONS = shared.options(
                       "--corrections."),
     click.option("--sort-into", type=shared.FOLDER, metavar="DIR",
                  help="Put images into a folder per class below this one."),
-    click.option("--by", type=click.Choice(["copy", "link", "move"]),
-                 help="How images get into the folders of --sort-into.  [default: copy]"),
+    click.option("--by", type=click.Choice(["copy", "link", "move"]), default="copy",
+                 show_default=True, help="How images get into the folders of --sort-into."),
     click.option("--passes", type=click.IntRange(1, 2),
                  help="2: learn from all images first, then answer all of them.  [default: "
                       "2 where the method gains by it, as anchored does; 1 for other methods, "
@@ -81,12 +77,9 @@ _OPTIONS = shared.options(
                  help="Write the answers as tasks of Label Studio, too, beside --out."),
     click.option("--probabilities", type=shared.FILE, metavar="FILE.npy",
                  help="Write the probabilities of all classes, too, a row per answer."),
-    click.option("--strict", is_flag=True,
-                 help="Stop at an image that cannot be read, which else gets a line with the "
-                      "reason."),
-    click.option("--watch", is_flag=True, help="Continue as files arrive, until Ctrl-C."),
-    click.option("--idle", type=click.FloatRange(min=0), metavar="SECONDS",
-                 help="End --watch when nothing has arrived for so long."),
+    click.option("--watch", is_flag=False, flag_value=math.inf, type=click.FloatRange(min=0),
+                 metavar="[SECONDS]",
+                 help="Continue as files arrive, until Ctrl-C or for SECONDS without a file."),
     shared.plugin_option,
 )  # fmt: skip
 

@@ -8,75 +8,58 @@ from pathlib import Path
 import click
 
 from crg.atomic import check_ours, locked, locked_folder, replacing
-from crg.cli.shared import FILE, FOLDER, note
-from crg.results.papers import with_papers
-from crg.types import counted
+from crg.cli.shared import note
+from crg.types import InputError, counted
 
 PAGE = Path("report.html")
-_MARKDOWN, _LATEX = "## {}\n\nLines are those of {}.", "% {}, lines of {}"
-_MARKDOWN_MARK, _LATEX_MARK = "<!-- crg report -->", "% crg report"  # first lines
+_HEADINGS = {".md": "## {}\n\nLines are those of {}.", ".tex": "% {}, lines of {}"}
+_MARKS = {".md": "<!-- crg report -->", ".tex": "% crg report"}  # first lines
 
 
 @click.command()
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=FILE, help="Page to write.  [default: report.html]")
+@click.option("--out", "outs", multiple=True, default=[PAGE], type=click.Path(path_type=Path),
+              metavar="PATH", help="Page (.html), tables (.md, .tex) or folder for figures as PDF; "
+              "may be repeated.  [default: report.html]")  # fmt: skip
 @click.option("--methods", default="", metavar="LIST",
               help="Only these, by name or label, and zero-shot.")  # fmt: skip
-@click.option("--markdown", type=FILE, help="Write the tables as Markdown as well.")
-@click.option("--latex", type=FILE, help="Write the tables as LaTeX as well.")
-@click.option("--figures", metavar="FOLDER", type=FOLDER,
-              help="Write the figures as PDF as well.")  # fmt: skip
-@click.option("--reported", type=FILE,
-              help="TOML file with numbers from papers to show alongside.")  # fmt: skip
-def report(
-    results: tuple[Path, ...], out: Path | None, methods: str, markdown: Path | None,
-    latex: Path | None, figures: Path | None, reported: Path | None,
-) -> None:  # fmt: skip
+def report(results: tuple[Path, ...], outs: tuple[Path, ...], methods: str) -> None:
     """Show the results of crg bench: RESULTS are its files, or folders of them.
 
-    The page is one file that needs no network. With --markdown, --latex
-    or --figures alone no page is written; add --out for both.
+    The page is one file that needs no network.
 
     \b
     Example:
       crg report results/ --out report.html
-      crg report results/noise.jsonl --methods tda,crg --markdown noise.md
-      crg report results/ --latex tables.tex --figures figures/
+      crg report results/noise.jsonl --methods tda,crg --out noise.md
+      crg report results/ --out tables.tex --out figures/
     """
     from crg.report import layout, page, tables
     from crg.report.experiment import read_experiments
     from crg.report.figures import save_pdf
 
-    target = out or (None if markdown or latex or figures else PAGE)
+    marks = {".html": page.MARK, **_MARKS}
     with contextlib.ExitStack() as held:
-        for path, mark, option in (
-            (target, page.MARK, "--out"),
-            (markdown, _MARKDOWN_MARK, "--markdown"),
-            (latex, _LATEX_MARK, "--latex"),
-        ):
-            if path is not None:
-                check_ours(path, mark.encode(), option)
+        for path in outs:
+            if path.suffix in marks:
+                check_ours(path, marks[path.suffix].encode(), "--out")
                 held.enter_context(locked(path))
-        if figures:
-            held.enter_context(locked_folder(figures))
+            elif path.suffix:
+                raise InputError(f"{path} ends in {path.suffix}: choose .html, .md or .tex.")
+            else:
+                held.enter_context(locked_folder(path))
         chosen = [name.strip() for name in methods.split(",") if name.strip()]
-        experiments = read_experiments(results, chosen, with_papers(reported), note)
-        if markdown:
-            text = layout.whole_text(experiments, tables.to_markdown, _MARKDOWN)
-            _write(markdown, f"{_MARKDOWN_MARK}\n\n{text}")
-        if latex:
-            text = layout.whole_text(experiments, tables.to_latex, _LATEX)
-            _write(latex, f"{_LATEX_MARK}\n\n{text}")
-        if figures:
-            count = counted(len(save_pdf(experiments, figures)), "figure")
-            click.echo(f"{figures} holds {count}.", err=True)
-        if target:
-            page.write(experiments, target)
-            count = counted(len(page.distinct(experiments)), "experiment")
-            click.echo(f"{target} shows {count}.", err=True)
-
-
-def _write(path: Path, text: str) -> None:
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-    click.echo(f"{path} holds the tables.", err=True)
+        experiments = read_experiments(results, chosen, note)
+        for path in outs:
+            if path.suffix in _MARKS:
+                layouts = {".md": tables.to_markdown, ".tex": tables.to_latex}
+                text = layout.whole_text(experiments, layouts[path.suffix], _HEADINGS[path.suffix])
+                with replacing(path) as partial:
+                    partial.write_text(f"{_MARKS[path.suffix]}\n\n{text}", encoding="utf-8")
+                said = "holds the tables"
+            elif path.suffix:
+                page.write(experiments, path)
+                said = f"shows {counted(len(experiments), 'experiment')}"
+            else:
+                said = f"holds {counted(len(save_pdf(experiments, path)), 'figure')}"
+            click.echo(f"{path} {said}.", err=True)

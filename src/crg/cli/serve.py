@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from crg.cli import shared
-from crg.cli.shared import FILE, FOLDER, POSITIVE, address_option, note, plugin_option
+from crg.cli.shared import FILE, FOLDER, address_option, note, plugin_option
 from crg.extras import library
 from crg.features.files import load_with_classes
 
@@ -25,7 +25,6 @@ from crg.server.limits import ServerConfig, read_config  # noqa: E402
 @click.option("--model", default="mini", show_default=True, metavar="NAME",
               help="As `crg encoders` lists them.")  # fmt: skip
 @shared.model_options
-@click.option("--precision", help="fp32, fp16 or bf16.  [default: what suits the device]")
 @click.option("--data", default="sessions", show_default=True, type=FOLDER, metavar="FOLDER",
               help="Folder in which sessions are kept.")  # fmt: skip
 @click.option("--config", metavar="FILE", type=FILE,
@@ -36,13 +35,11 @@ from crg.server.limits import ServerConfig, read_config  # noqa: E402
               help="Port to listen on; 0: one that is free.")  # fmt: skip
 @click.option("--engine", default="local", show_default=True, type=click.Choice(["local", "ray"]),
               help="Where images are encoded.")  # fmt: skip
-@click.option("--replicas", default=2, show_default=True, type=POSITIVE,
-              help="With ray: number of encoders.")  # fmt: skip
 @address_option
 @plugin_option
 def serve(
-    data: Path, config: Path | None, host: str, port: int, engine: str, replicas: int,
-    address: str | None, **model: Any,
+    model: str, text_features: Path | None, device: str | None, data: Path, config: Path | None,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Serve sessions over HTTP, with a page to watch them live.
 
@@ -53,16 +50,12 @@ def serve(
     Example:
       crg serve --model mini --port 8000 --data sessions/
     """
-    if model["model"] == "mini":
+    if model == "mini":
         note("the bundled model mini knows rendered shapes only; for photographs name another "
              "with --model.")  # fmt: skip
+    settings = ServerConfig() if config is None else read_config(config)
     app.serve(
-        partial(load_with_classes, model.pop("model"), **model),
-        data,
-        ServerConfig() if config is None else read_config(config),
-        host=host,
-        port=port,
-        on_ready=lambda page: click.echo(f"The page is at {page}"),
-        replicas=replicas if engine == "ray" else 0,
-        address=address,
-    )
+        partial(load_with_classes, model, text_features, device=device,
+                precision=settings.precision or None),
+        data, settings, on_ready=lambda page: click.echo(f"The page is at {page}"), **options,
+    )  # fmt: skip

@@ -60,6 +60,20 @@ def refusing() -> Iterator[None]:
 class CommandGroup(click.Group):
     """A group whose commands refuse bad input and stop quietly on Ctrl-C."""
 
+    def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
+        """Run as a program: Ctrl-C outside of the command, too, ends it as shells expect."""
+        run: Any = super().main  # click says that it never returns
+        try:
+            result = run(*args, standalone_mode=False, **more)
+        except click.ClickException as error:
+            if not standalone_mode:
+                raise
+            error.show()
+            sys.exit(error.exit_code)
+        except click.Abort:
+            sys.exit(INTERRUPTED)
+        return sys.exit(result) if standalone_mode else result
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Names of files pass through as bytes, in UTF-8 or not."""
         if sys.stdout is None:  # a file that is opened next would get what is printed
@@ -104,9 +118,7 @@ def _load(ctx: click.Context, _: click.Parameter | None, sources: tuple[str, ...
     with refusing():
         for source in sources:
             load_plugin(source)
-    known = ctx.meta.setdefault(_LOADED, [])
-    names = [resolved(source) for source in sources]
-    known += [name for name in dict.fromkeys(names) if name not in known]
+    ctx.meta.setdefault(_LOADED, {}).update(dict.fromkeys(map(resolved, sources)))
 
 
 def options(*given: Callable[[F], F]) -> Callable[[F], F]:
@@ -139,10 +151,9 @@ address_option = click.option(
 
 
 def load_environment_plugins() -> None:
-    """Load what CRG_PLUGINS names."""
-    from crg.plugins import plugins_from_environment
-
-    _load(click.get_current_context(), None, plugins_from_environment())
+    """Load what CRG_PLUGINS names, separated as in PATH."""
+    named = os.environ.get("CRG_PLUGINS", "").split(os.pathsep)
+    _load(click.get_current_context(), None, tuple(filter(None, named)))
 
 
 def loaded_plugins() -> tuple[str, ...]:
@@ -186,11 +197,14 @@ def note(sentence: str) -> None:
     click.echo(f"Note: {printable(sentence)}", err=True)
 
 
-def read_results(path: Path) -> Ledger:
-    """Read a results file, with a note on each line that is truncated or contradicts itself."""
+def open_results(path: Path) -> Ledger:
+    """A results file to add to, with a note on each line that cannot be used."""
+    from crg.atomic import make_folder
     from crg.results import ledger
 
+    make_folder(path.parent, "--results")
     known = ledger.read(path)
+    known.check_writable()
     for sentence in known.notes():
         note(sentence)
     return known

@@ -55,9 +55,9 @@ def load_dataset(
         images = _own(Path(name_or_path), root)
     elif root is not None:
         # What reads images is imported here: the catalogue alone is needed far more often.
-        from crg.datasets.readers import READERS
+        from crg.datasets.readers import read_dataset
 
-        images = READERS[entry.reader](entry, Path(root), split)
+        images = read_dataset(entry, Path(root), split)
     else:
         raise InputError(
             f"{entry.title} is looked for below a root: give the folder that holds "

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import os
-import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
-
-from PIL import Image, UnidentifiedImageError
+from typing import Literal, TypeAlias
 
 from crg.datasets import load_dataset
 from crg.datasets.catalog import DatasetEntry, find_entry
-from crg.datasets.folder import count_ignored, subfolders
-from crg.datasets.readers import class_folders_place, dataset_folder, names_path, split_path
+from crg.datasets.folder import count_ignored
 from crg.images.image_set import ImageSet
-from crg.images.reading import MAX_PIXELS, read_image
+from crg.images.reading import read_image
+from crg.threads import processors
 from crg.types import InputError
 
 Kind: TypeAlias = Literal["missing", "count", "names", "unreadable"]
-Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[], None]]]
+OnProgress: TypeAlias = Callable[[int, int], object]  # images done, images in all
 
 
 @dataclass(frozen=True)
@@ -50,29 +44,18 @@ class CheckReport:
 
 
 def check_dataset(
-    name: str,
-    root: Path | None = None,
-    *,
-    decode: bool = False,
-    workers: int = 1,
-    progress: Progress = lambda total: contextlib.nullcontext(lambda: None),
+    name: str, root: Path | None = None, on_progress: OnProgress = lambda done, total: None
 ) -> CheckReport:
-    """Check every file of the test split: its header, or all of it with ``decode``.
-
-    The header is fast to read but does not show that a JPEG file was truncated.
-    """
-    entry = find_entry(name)
-    problems = _missing_parts(entry, root) if entry is not None and root is not None else []
-    images = None
-    if not problems:
-        try:
-            images = load_dataset(name, root=root)
-            problems += _wrong_counts(images, entry) if entry is not None else []
-            problems += _bad_files(images, decode, workers, progress)
-        except InputError as error:
-            if not (os.path.exists(name) if entry is None else root is not None):
-                raise
-            problems = [Fault("missing", str(error))]
+    """Read the lists of a dataset and decode every image of its test split."""
+    entry, images = find_entry(name), None
+    try:
+        images = load_dataset(name, root=root)
+        problems = _wrong_counts(images, entry) if entry is not None else []
+        problems += _bad_files(images, on_progress)
+    except InputError as error:
+        if not (os.path.exists(name) if entry is None else root is not None and root.is_dir()):
+            raise
+        problems = [Fault("missing", str(error))]
     return CheckReport(
         name=entry.name if entry is not None else name,
         n_classes=len(images.class_names) if images is not None else 0,
@@ -81,39 +64,6 @@ def check_dataset(
         problems=tuple(problems),
         source=entry.source if entry is not None else "",
     )
-
-
-def _missing_parts(entry: DatasetEntry, root: Path) -> list[Fault]:
-    """Folder, lists and images: everything that is missing rather than the first of it."""
-    if not root.is_dir():
-        raise InputError(f"{root} is not a folder: give the folder that holds the datasets.")
-    problems: list[Fault] = []
-
-    def attempt(step: Callable[..., Path | None], *given: Any) -> Path | None:
-        try:
-            return step(*given)
-        except InputError as error:
-            problems.append(Fault("missing", str(error)))
-            return None
-
-    folder = attempt(dataset_folder, entry, root)
-    if folder is not None and entry.split_file:
-        attempt(split_path, entry, folder, root)
-        attempt(_some_images, entry, folder)
-    if folder is not None and entry.names_url:
-        attempt(names_path, entry, folder, root)
-        attempt(class_folders_place, entry, folder, "test")
-    return problems
-
-
-def _some_images(entry: DatasetEntry, folder: Path) -> None:
-    """Refuse a folder where no folder can be that of the images."""
-    usual = any((folder / name).is_dir() for name in entry.images if name != ".")
-    if not usual and not ("." in entry.images and subfolders(folder)):
-        raise InputError(
-            f"The images of {entry.title} are not in {folder} (there is no {entry.images[0]}): "
-            f"get them from {entry.source}."
-        )
 
 
 def _wrong_counts(images: ImageSet, entry: DatasetEntry) -> list[Fault]:
@@ -136,20 +86,16 @@ def _wrong_counts(images: ImageSet, entry: DatasetEntry) -> list[Fault]:
     return problems
 
 
-def _bad_files(images: ImageSet, decode: bool, workers: int, progress: Progress) -> list[Fault]:
+def _bad_files(images: ImageSet, on_progress: OnProgress) -> list[Fault]:
     named = zip(images.ids, images.sources, strict=True)
     files = {name: source for name, source in named if isinstance(source, Path)}
     there = {name: path for name, path in files.items() if os.path.isfile(path)}
     missing = tuple(name for name in files if name not in there)
     faults = []
-    with (
-        progress(len(there)) as advance,
-        ThreadPoolExecutor(workers) as pool,
-        warnings.catch_warnings(action="ignore"),  # Pillow warns about what is reported here
-    ):
-        found = pool.map(_fault, there.values(), itertools.repeat(decode))
-        for name, fault in zip(there, found, strict=True):
-            advance()
+    with ThreadPoolExecutor(processors()) as pool:
+        found = zip(there, pool.map(_fault, there.values()), strict=True)
+        for done, (name, fault) in enumerate(found, start=1):
+            on_progress(done, len(there))
             faults += [f"{name}: {fault}"] if fault else []
     problems = (
         Fault("missing", f"{_counted(missing, 'image')} not there.", missing),
@@ -158,22 +104,13 @@ def _bad_files(images: ImageSet, decode: bool, workers: int, progress: Progress)
     return [each for each in problems if each.items]
 
 
-def _fault(path: Path, decode: bool) -> str:
-    """Why an image cannot be read, by its header or by all of it; empty if it can be."""
+def _fault(path: Path) -> str:
+    """Why an image cannot be read; empty if it can be."""
     try:
-        if decode:
-            read_image(path)
-            return ""
-        if path.stat().st_size == 0:
-            return "zero bytes"
-        with Image.open(path) as image:
-            too_large = image.width * image.height > MAX_PIXELS
-            image.verify()
-    except UnidentifiedImageError:
-        return "not an image"
-    except Exception as error:  # damaged headers make the decoders raise nearly anything
-        return " ".join(str(error).split())
-    return f"more than {MAX_PIXELS:,} pixels" if too_large else ""
+        read_image(path)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def _counted(things: Sequence[str], noun: str) -> str:

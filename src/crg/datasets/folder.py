@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
+from crg.extras import first_line
 from crg.images.image_set import ImageSet
 from crg.images.reading import IMAGE_SUFFIXES, shown
 from crg.types import InputError
@@ -136,10 +137,9 @@ def _rows(table: Path) -> list[_Row]:
             header = [name.strip().lower() for name in next(reader, [])]
             lines = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(
-            f"{shown(table)} cannot be read ({reason}): give a table in UTF-8 with the columns "
-            "path and label."
+            f"{shown(table)} cannot be read ({first_line(error)}): give a table in UTF-8 with the "
+            "columns path and label."
         ) from None
     if "path" not in header:
         raise InputError(

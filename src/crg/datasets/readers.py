@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -23,6 +24,7 @@ import msgspec
 
 from crg.datasets.catalog import DatasetEntry
 from crg.datasets.folder import image_names, image_set, subfolders
+from crg.extras import first_line
 from crg.images.image_set import ImageSet
 from crg.types import InputError, parsed_json
 
@@ -30,6 +32,7 @@ WNID = re.compile(r"n\d{8}")  # the name of a WordNet class, such as n01440764
 _NUMBER = re.compile(r"\d+")
 _PROBES = 20  # images that are looked for to find the folder that holds them
 Row: TypeAlias = tuple[str, int]  # path below the folder of the images, label
+_Found: TypeAlias = tuple[Path, Sequence[str], Sequence[Row]]  # folder of the images, class names
 _Label: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _AGAIN = "get the file again and leave it as it is."
 
@@ -42,7 +45,7 @@ def read_split_file(path: Path) -> tuple[tuple[str, ...], dict[str, list[Row]]]:
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} does not list [path, label, class name] for train, val and test "
-            f"({_line(error)}): {_AGAIN}"
+            f"({first_line(error)}): {_AGAIN}"
         ) from None
     names: dict[int, str] = {}
     for _, label, name in itertools.chain.from_iterable(splits.values()):
@@ -73,27 +76,33 @@ def read_lines(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({_line(error)}): {_AGAIN}") from None
+        raise InputError(f"{path} cannot be read ({first_line(error)}): {_AGAIN}") from None
     return [line.strip() for line in lines if line.strip()]
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(getattr(error, "strerror", None) or error).split()).rstrip(".")
+def read_dataset(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
+    """The images of a split of a dataset below ``root``."""
+    if not root.is_dir():
+        raise InputError(f"{root} is not a folder: give the folder that holds the datasets.")
+    images, names, rows = _READERS[entry.reader](entry, _dataset_folder(entry, root), root, split)
+    twice = [name for name, count in Counter(name for name, _ in rows).items() if count > 1]
+    if twice:
+        raise InputError(f"{entry.title} lists {twice[0]} twice in {split!r}: get the list again.")
+    return image_set(entry.name_of(split), names, entry.templates, images, rows)
 
 
-def _read_split_file(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
-    folder = dataset_folder(entry, root)
-    class_names, splits = read_split_file(split_path(entry, folder, root))
+def _read_split_file(entry: DatasetEntry, folder: Path, root: Path, split: str) -> _Found:
+    places = (folder, root, root / "data_splits", root / "splits", folder / "splits")
+    listing = _first_file([place / entry.split_file for place in places], entry, entry.split_url)
+    class_names, splits = read_split_file(listing)
     rows = splits.get(split)
     if not rows:
         raise _no_split(entry, split, [name for name, some in splits.items() if some])
     images = image_folder(entry, folder, [name for name, _ in rows])
-    names = [entry.renamed.get(name, name) for name in class_names]
-    return _image_set(entry, split, images, names, rows)
+    return images, [entry.renamed.get(name, name) for name in class_names], rows
 
 
-def _read_variants(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
-    folder = dataset_folder(entry, root)
+def _read_variants(entry: DatasetEntry, folder: Path, root: Path, split: str) -> _Found:
     listing = folder / f"images_variant_{split}.txt"
     if not listing.is_file() and split != "test":
         raise _no_split(entry, split, entry.splits)
@@ -104,12 +113,11 @@ def _read_variants(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
         if name not in names:
             raise InputError(f"{listing} has {name!r}, which variants.txt lacks: {_AGAIN}")
         rows.append((f"{stem}.jpg", names.index(name)))
-    images = image_folder(entry, folder, [name for name, _ in rows])
-    return _image_set(entry, split, images, names, rows)
+    return image_folder(entry, folder, [name for name, _ in rows]), names, rows
 
 
-def _read_wnid_folders(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
-    images, names = _class_folders(entry, root, split)
+def _read_wnid_folders(entry: DatasetEntry, folder: Path, root: Path, split: str) -> _Found:
+    images, names = _class_folders(entry, folder, root, split)
     found = [name for name in subfolders(images) if WNID.fullmatch(name)]
     strangers = [wnid for wnid in found if wnid not in names]
     if strangers:
@@ -118,12 +126,11 @@ def _read_wnid_folders(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
             f"get it from {entry.names_url}."
         )
     wnids = found if entry.subset else list(names)
-    classes = [names[wnid] for wnid in wnids]
-    return _image_set(entry, split, images, classes, _folder_rows(images, wnids))
+    return images, [names[wnid] for wnid in wnids], _folder_rows(images, wnids)
 
 
-def _read_numbered_folders(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
-    images, names = _class_folders(entry, root, split)
+def _read_numbered_folders(entry: DatasetEntry, folder: Path, root: Path, split: str) -> _Found:
+    images, names = _class_folders(entry, folder, root, split)
     numbers = [int(name) for name in subfolders(images) if name.isdecimal()]
     if max(numbers) >= len(names):
         raise InputError(
@@ -131,10 +138,10 @@ def _read_numbered_folders(entry: DatasetEntry, root: Path, split: str) -> Image
             f"classnames.txt: get both again, from {entry.source} and {entry.names_url}."
         )
     rows = _folder_rows(images, map(str, range(len(names))))
-    return _image_set(entry, split, images, list(names.values()), rows)
+    return images, list(names.values()), rows
 
 
-READERS: dict[str, Callable[[DatasetEntry, Path, str], ImageSet]] = {
+_READERS: dict[str, Callable[[DatasetEntry, Path, Path, str], _Found]] = {
     "split": _read_split_file,
     "variants": _read_variants,
     "wnid": _read_wnid_folders,
@@ -142,12 +149,15 @@ READERS: dict[str, Callable[[DatasetEntry, Path, str], ImageSet]] = {
 }
 
 
-def _class_folders(entry: DatasetEntry, root: Path, split: str) -> tuple[Path, dict[str, str]]:
+def _class_folders(
+    entry: DatasetEntry, folder: Path, root: Path, split: str
+) -> tuple[Path, dict[str, str]]:
     if split not in entry.splits:
         raise _no_split(entry, split, entry.splits)
-    folder = dataset_folder(entry, root)
-    images = class_folders_place(entry, folder, split)
-    return images, read_class_names(names_path(entry, folder, root))
+    places = (folder, root, root / "imagenet", root / "ImageNet", folder.parent / "imagenet")
+    names = [place / "classnames.txt" for place in places]  # it may be with ImageNet itself
+    images = _class_folders_place(entry, folder, split)
+    return images, read_class_names(_first_file(names, entry, entry.names_url))
 
 
 def _folder_rows(images: Path, folders: Iterable[str]) -> list[Row]:
@@ -155,24 +165,12 @@ def _folder_rows(images: Path, folders: Iterable[str]) -> list[Row]:
     return [(f"{each}/{name}", k) for k, each in numbered for name in image_names(images / each)]
 
 
-def _image_set(
-    entry: DatasetEntry, split: str, images: Path, names: Sequence[str], rows: Sequence[Row]
-) -> ImageSet:
-    ids = tuple(name for name, _ in rows)
-    if len(set(ids)) != len(ids):
-        twice = next(name for place, name in enumerate(ids) if name in ids[:place])
-        raise InputError(f"{entry.title} lists {twice} twice in {split!r}: get the list again.")
-    return image_set(entry.name_of(split), names, entry.templates, images, rows)
-
-
 def _no_split(entry: DatasetEntry, split: str, there_are: Iterable[str]) -> InputError:
     return InputError(f"{entry.title} has no split {split!r}: choose {' or '.join(there_are)}.")
 
 
-def dataset_folder(entry: DatasetEntry, root: Path) -> Path:
+def _dataset_folder(entry: DatasetEntry, root: Path) -> Path:
     """The folder of the dataset: one of its usual names below the root, or the root itself."""
-    if not root.is_dir():
-        raise InputError(f"{root} is not a folder: give the folder that holds the datasets.")
     usual = [root / name for name in entry.folders]
     for folder in (*usual, root):
         if folder.is_dir() and _is_recognised(entry, folder):
@@ -184,18 +182,6 @@ def dataset_folder(entry: DatasetEntry, root: Path) -> Path:
         f"{entry.title} is not in {root} (there is no folder {entry.folders[0]}): "
         f"get it from {entry.source} or give another root."
     )
-
-
-def split_path(entry: DatasetEntry, folder: Path, root: Path) -> Path:
-    """CoOp's split file: beside the images, in the root, or in a folder of split files."""
-    places = (folder, root, root / "data_splits", root / "splits", folder / "splits")
-    return _first_file([place / entry.split_file for place in places], entry, entry.split_url)
-
-
-def names_path(entry: DatasetEntry, folder: Path, root: Path) -> Path:
-    """classnames.txt: beside the images, in the root, or with ImageNet itself."""
-    places = (folder, root, root / "imagenet", root / "ImageNet", folder.parent / "imagenet")
-    return _first_file([place / "classnames.txt" for place in places], entry, entry.names_url)
 
 
 def image_folder(entry: DatasetEntry, folder: Path, paths: Sequence[str]) -> Path:
@@ -210,7 +196,7 @@ def image_folder(entry: DatasetEntry, folder: Path, paths: Sequence[str]) -> Pat
     )
 
 
-def class_folders_place(entry: DatasetEntry, folder: Path, split: str) -> Path:
+def _class_folders_place(entry: DatasetEntry, folder: Path, split: str) -> Path:
     """The folder that holds one folder per class."""
     split_folder = entry.split_folders.get(split, split)
     names = [name.replace("{split}", split_folder) for name in entry.images]

@@ -24,9 +24,7 @@ class Encoder(Protocol):
     width: int  # D
     preprocessing: Preprocessing
     logit_scale: float  # factor of the cosines; 100 for CLIP
-    logit_bias: float  # added to every logit: SigLIP's, else 0
     fingerprint: str  # changes whenever the weights do; stores are keyed by it
-    source: str  # where the weights came from, for people
 
     def encode_images(self, pixels: Pixels) -> Vectors:
         """Features (B, D) of unit length for pixels (B, S, S, 3) that views.py made."""
@@ -93,9 +91,8 @@ class GivenText:
                 f"{encoder.name} {encoder.width}: give those of the same model."
             )
         self.images, self._classes, self._file = encoder, classes, file
-        self.name, self.width, self.source = encoder.name, encoder.width, encoder.source
+        self.name, self.width, self.logit_scale = encoder.name, encoder.width, encoder.logit_scale
         self.preprocessing = encoder.preprocessing
-        self.logit_scale, self.logit_bias = encoder.logit_scale, encoder.logit_bias
         self.device = getattr(encoder, "device", "cpu")
         self.precision = getattr(encoder, "precision", None)
         digest = hashlib.sha256(f"{encoder.fingerprint}\0".encode())

@@ -39,8 +39,6 @@ class HuggingFace(TorchEncoder):
         super().__init__(device, precision)
         self.name = f"hf:{name}"
         folder = _folder(name)
-        local = Path(name).expanduser().is_dir()
-        self.source = name if local else f"https://huggingface.co/{name}"
         with _quietly():
             kind = str(_read_json(folder, "config.json").get("model_type"))
             model, self.tokenizer = _loaded(folder, kind)

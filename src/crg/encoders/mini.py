@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from crg.encoders.base import Vectors, check_pixels, encode_in_pieces
-from crg.extras import library
+from crg.extras import first_line, library
 from crg.images.preprocessing import Pixels, Preprocessing
 from crg.resources import PromptableTextEncoder
 from crg.threads import one_blas_thread
@@ -158,13 +158,10 @@ class Mini:
     """The Encoder protocol on the bundled weights, or on others of the same make."""
 
     name = "mini"
-    logit_bias = 0.0
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path = WEIGHTS) -> None:
         """Read the weights; a missing or damaged file is reported in one sentence."""
-        source = WEIGHTS if path is None else Path(path)
-        self.source: str = "bundled with crg" if path is None else str(source)
-        self.facts, weights, self.fingerprint = _read(source)
+        self.facts, weights, self.fingerprint = _read(path)
         self.weights = {name: array.astype(np.float32) for name, array in weights.items()}
         self._known = {word: row for row, word in enumerate(self.facts["words"])}
         self.width = int(self.facts["width"])
@@ -237,13 +234,13 @@ class MiniPrompts:
         return torch.tensor(tokens[0, : len(split_words(words))])
 
     def encode(self, context: Any, endings: Sequence[str]) -> Any:
-        """Unit features (K, D) of context (M, W) or (K, M, W) followed by each ending.
+        """Unit features (K, D) of a context (M, W) followed by each ending.
 
         As in a sentence, words beyond what the model reads are cut off.
         """
         torch = library("torch", "torch")
         tokens, mask = self._ending_tokens(tuple(endings))
-        context = context.to(tokens).expand(len(tokens), *context.shape[-2:])
+        context = context.to(tokens).expand(len(tokens), *context.shape)
         if context.shape[1] >= MAX_WORDS:
             raise InputError(
                 f"A context of {context.shape[1]} vectors leaves no room for a class name: "
@@ -282,9 +279,8 @@ def _read(path: Path) -> tuple[Mapping[str, Any], Mapping[str, Any], str]:
         if digest.hexdigest() != facts["sha256"]:
             raise ValueError("its checksum does not fit")
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise InputError(
-            f"The weights of mini cannot be read from {path} ({reason}): "
+            f"The weights of mini cannot be read from {path} ({first_line(error)}): "
             "install crg-tta again or run tools/train_mini.py."
         ) from None
     return facts, weights, hashlib.sha256(raw).hexdigest()

@@ -50,6 +50,7 @@ _SCALES = (0.99, 1.01)  # of test images, which a network hardly notices
 _OVERFLOW = 4.0  # times the noise; sound graphs move by up to 2, one that overflows by 8
 _MOST_NOISE = 2.0  # times the distance between the two; sound graphs reach one
 _MOST_BESIDE = 0.1  # of the distance between the two; less never matters
+_UNUSED = ("format", "version", "logit_bias", "reference_of")  # keys that are not read here
 _KINDS = {"float": "f4", "float16": "f2", "double": "f8", "int32": "i4", "int64": "i8"}
 
 Clean: TypeAlias = Literal["lower", "whitespace", "canonicalize"]  # as open_clip calls them
@@ -76,11 +77,9 @@ class About(Struct):
     logit_scale: Annotated[float, Meta(gt=0, le=1e6)]
     preprocessing: Preprocessing
     files: dict[str, str]
-    logit_bias: Annotated[float, Meta(ge=-1e6, le=1e6)] = 0.0
     context_length: Annotated[int, Meta(ge=1, le=65536)] | None = None
     tokenizer: TokenizerUse | None = None
     reference: dict[Literal["images", "texts"], _Vectors] = {}  # of the built-in test inputs
-    reference_of: str | None = None  # SHA-256 of the image graph that made them
     output: str | None = None  # of the image graph; None: the first
     batch: Annotated[int, Meta(ge=1, le=65536)] | None = None  # images it takes; None: any number
     model: str = "a model"
@@ -103,10 +102,9 @@ class Onnx:
         providers = _providers(runtime, device)
         about, self.fingerprint = _read_description(place)
         self.name = f"onnx:{folder}"
-        self.source = f"{place}, exported from {about.model}"
         self.preprocessing = about.preprocessing
         self.width = about.width
-        self.logit_scale, self.logit_bias = about.logit_scale, about.logit_bias
+        self.logit_scale = about.logit_scale
         on_gpu = len(providers) > 1
         self._image = Graph(runtime, place / IMAGE, providers, on_gpu, about.output)
         self._text: tuple[Tokenize, Graph] | None = None
@@ -115,23 +113,10 @@ class Onnx:
             tokenize = read_tokenizer(about.tokenizer, place)
             self._text = tokenize, Graph(runtime, place / TEXT, providers, many=True)
         pixels = self.preprocessing.normalised(reference_pixels(self.preprocessing.size))
-        own = about.reference_of == about.files[IMAGE]
-        self._check_graph(self._image, pixels, about.reference.get("images"), own)
+        check_sound(self._image, pixels, self.width, about.reference.get("images"))
         if self._text is not None:
             tokens = self._text[0](TEST_SENTENCES, self.context_length)
-            self._check_graph(self._text[1], tokens, about.reference.get("texts"))
-
-    def _check_graph(
-        self, graph: Graph, rows: Any, stored: list[list[float]] | None, own: bool = False
-    ) -> None:
-        """Check width, noise and, unless it is of another precision, the stored features."""
-        shape = graph(rows[:1]).shape
-        if shape != (1, self.width):
-            raise InputError(
-                f"{graph.file} gives features of shape {shape} for one input but {DESCRIPTION} "
-                f"says they are {self.width} wide: correct the width there, or name another output."
-            )
-        check_sound(graph, rows, stored if own or not graph.eight_bit else None)
+            check_sound(self._text[1], tokens, self.width, about.reference.get("texts"))
 
     def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D) for pixels (B, S, S, 3)."""
@@ -151,13 +136,18 @@ class Onnx:
         return encode_in_pieces(tokens, graph, graph.at_once, self.width, "texts")
 
 
-def check_sound(graph: Graph, rows: Any, stored: list[list[float]] | None) -> None:
+def check_sound(graph: Graph, rows: Any, width: int, stored: list[list[float]] | None) -> None:
     """Compare a graph with itself: two test inputs alone, together, and slightly scaled.
 
     Scaling shows the noise of the graph, which 8 bits make large. Together, the two are quantised
     more coarsely: where products overflow, fewer of them do, and features move by far more than
     the noise. ``stored`` features may differ by the noise and a little more.
     """
+    if (shape := graph(rows[:1]).shape) != (1, width):
+        raise InputError(
+            f"{graph.file} gives features of shape {shape} for one input but {DESCRIPTION} "
+            f"says they are {width} wide: correct the width there, or name another output."
+        )
     alone = _units([graph(row[None]) for row in rows])
     beside = 0.0 if graph.batch == 1 else _distance(_units([graph(rows)]), alone)
     scales = _SCALES if rows.dtype.kind == "f" else ()
@@ -242,7 +232,7 @@ class Graph:
         if self.eight_bit:
             self.at_once = 1
 
-    def __call__(self, rows: Any, output: str | None = None) -> Vectors:
+    def __call__(self, rows: Any) -> Vectors:
         """Features of at most ``batch`` rows; too few are repeated until they fill it."""
         count = self.batch or len(rows)
         given = {}
@@ -250,7 +240,7 @@ class Graph:
             kind = _KINDS.get(each.type.removeprefix("tensor(").rstrip(")"), rows.dtype)
             given[each.name] = np.resize(rows, (count, *rows.shape[1:])).astype(kind, copy=False)
         try:
-            features: Any = self.session.run([output or self.output], given)[0]
+            features: Any = self.session.run([self.output], given)[0]
         except Exception as error:
             declared = ", ".join(f"{each.name} {each.shape}" for each in self.inputs)
             raise InputError(
@@ -260,7 +250,7 @@ class Graph:
         kind = getattr(features, "dtype", None)
         if kind is None or kind.kind != "f":
             raise InputError(
-                f"The output {output or self.output!r} of {self.file} holds {kind} values, not "
+                f"The output {self.output!r} of {self.file} holds {kind} values, not "
                 f"features: name another of {', '.join(self.outputs)}."
             )
         return np.asarray(features, np.float32)[: len(rows)]
@@ -353,7 +343,7 @@ def _read_description(folder: Path) -> tuple[About, str]:
 def _check_keys(file: Path, raw: dict[str, Any]) -> None:
     """Refuse a misspelt key, which would be ignored."""
     for where, kind in (("", About), ("preprocessing", Preprocessing), ("tokenizer", TokenizerUse)):
-        known = [*kind.__annotations__, *(() if where else ("format", "version"))]
+        known = [*kind.__annotations__, *(() if where else _UNUSED)]
         given = raw.get(where) if where else raw
         for key in given if isinstance(given, dict) else ():
             if key not in known:

@@ -14,13 +14,7 @@ from typing import Any
 import numpy as np
 
 from crg.encoders.torch_encoder import TorchEncoder
-from crg.encoders.weights import (
-    fetch_weights,
-    is_torchscript,
-    load_weights,
-    parse_name,
-    published_at,
-)
+from crg.encoders.weights import fetch_weights, is_torchscript, load_weights, parse_name
 from crg.extras import first_line, install, library
 from crg.images.preprocessing import Interpolation, Preprocessing
 from crg.types import InputError
@@ -44,10 +38,10 @@ class OpenClip(TorchEncoder):
         with _quietly(name):
             if name.startswith(_FOLDERS):
                 known_as, quick_gelu = name, False
-                model, self.source = _from_folder(name)
+                model = _from_folder(name)
             else:
                 known_as, weights = parse_name(name)
-                model, self.source, quick_gelu = _from_weights(known_as, weights)
+                model, quick_gelu = _from_weights(known_as, weights)
             self.tokenizer = _tokenizer(known_as)
         configuration = dict(library("open_clip", "openclip").get_model_config(known_as))
         configuration["quick_gelu"] = quick_gelu or bool(configuration.get("quick_gelu"))
@@ -69,12 +63,12 @@ class OpenClip(TorchEncoder):
         return self.model.encode_text(self.tokenizer(texts).to(self.device))
 
 
-def _from_weights(name: str, weights: str | Path) -> tuple[Any, str, bool]:
-    """The model with published weights or those of a file, their source, and their activation."""
+def _from_weights(name: str, weights: str | Path) -> tuple[Any, bool]:
+    """The model with published weights or those of a file, and their activation."""
     if isinstance(weights, Path):
-        file, source, habits = weights, str(weights), _habits(name, weights)
+        file, habits = weights, _habits(name, weights)
     else:
-        file, source = fetch_weights(name, weights), published_at(name, weights)
+        file = fetch_weights(name, weights)
         habits = library("open_clip", "openclip").get_pretrained_cfg(name, weights)
     quick_gelu = bool(habits.get("quick_gelu"))
     prepared = {key: habits[key] for key in _PREPARED if key in habits}
@@ -82,21 +76,20 @@ def _from_weights(name: str, weights: str | Path) -> tuple[Any, str, bool]:
         name, pretrained_text=False, force_quick_gelu=quick_gelu, force_preprocess_cfg=prepared
     )
     load_weights(model, file)
-    return model, source, quick_gelu
+    return model, quick_gelu
 
 
-def _from_folder(name: str) -> tuple[Any, str]:
-    """A model whose configuration and weights are in one folder, and that folder."""
-    place = name.split(":", 1)[1]
+def _from_folder(name: str) -> Any:
+    """A model whose configuration and weights are in one folder."""
     try:
         options = {"pretrained_text": False, "require_pretrained": True}
-        return library("open_clip", "openclip").create_model(name, **options), place
+        return library("open_clip", "openclip").create_model(name, **options)
     except ModuleNotFoundError:
         raise
     except Exception as error:
         raise InputError(
             f"The model {name} cannot be loaded ({first_line(error)}): "
-            f"{place} must hold open_clip_config.json and the weights."
+            f"{name.split(':', 1)[1]} must hold open_clip_config.json and the weights."
         ) from None
 
 
@@ -191,12 +184,12 @@ class OpenClipPrompts:
         return table.detach()[ids].clone()
 
     def encode(self, context: Any, endings: Sequence[str]) -> Any:
-        """Unit features (K, D) of context (M, W) or (K, M, W) followed by each ending.
+        """Unit features (K, D) of a context (M, W) followed by each ending.
 
         Endings that are too long are cut as the tokenizer cuts any sentence.
         """
-        ids = self._sentences(context.shape[-2], tuple(endings))
-        rows = context.to(self._embedding.weight).expand(len(ids), *context.shape[-2:])
+        ids = self._sentences(len(context), tuple(endings))
+        rows = context.to(self._embedding.weight).expand(len(ids), *context.shape)
         model, ids = shortened(self.model, self._path, ids)
         torch, start, end = library("torch", "openclip"), self._start, self._start + rows.shape[1]
 

@@ -41,10 +41,8 @@ class TorchEncoder:
         raise NotImplementedError
 
     def use(self, model: Any, configuration: dict[str, Any]) -> None:
-        """Freeze ``model`` on the device; take its scale and bias, and hash all that decides it."""
+        """Freeze ``model`` on the device; take its scale, and hash all that decides it."""
         self.logit_scale = float(model.logit_scale.detach().exp())
-        bias = getattr(model, "logit_bias", None)
-        self.logit_bias = 0.0 if bias is None else float(bias.detach())
         digest = hashlib.sha256(json.dumps(configuration, sort_keys=True, default=str).encode())
         for name, tensor in sorted(model.state_dict().items()):
             digest.update(f"\0{name}\0{tuple(tensor.shape)}\0".encode())

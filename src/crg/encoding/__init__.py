@@ -1,5 +1,5 @@
 """Encoding: images become features one time, kept in a store that every run reads."""
 
-from crg.encoding.job import EncodingProgress, EncodingSummary, Wording, encode, summary_of
+from crg.encoding.job import EncodingProgress, EncodingSummary, Wording, encode
 
-__all__ = ["EncodingProgress", "EncodingSummary", "Wording", "encode", "summary_of"]
+__all__ = ["EncodingProgress", "EncodingSummary", "Wording", "encode"]

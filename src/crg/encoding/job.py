@@ -37,7 +37,13 @@ from crg.features.store import (
 from crg.images.image_set import ImageSet
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe, iter_views
-from crg.prompts import Cache, Descriptions, Mode, class_prompts, distinct_names, encode_classes
+from crg.prompts import (
+    Cache,
+    Descriptions,
+    class_prompts,
+    distinct_names,
+    encode_classes,
+)
 from crg.threads import processors
 from crg.types import InputError
 
@@ -52,7 +58,6 @@ class BlockOptions:
 
     recipe: Recipe
     batch: int  # views that the encoder gets at once
-    skip_unreadable: bool
     variations: Variations | None = None
 
     @property
@@ -71,31 +76,30 @@ _LEAST, _MOST = 8, 256  # images per block
 
 @dataclass(frozen=True)
 class Wording:
-    """How class names become prompts: by ``templates``, the dataset's own by default."""
+    """How class names become prompts; the templates are the dataset's own by default."""
 
-    templates: tuple[str, ...] | None = None
+    templates: tuple[str, ...] = ()
     descriptions: Descriptions | None = None
-    mode: Mode = "template"
     cache: Cache = "default"
 
     def features(
         self, dataset: ImageSet, encoder: Encoder, on_note: Callable[[str], None] | None
     ) -> Vectors:
         """The text features (K, D) of the classes."""
-        templates, how = self._templates(dataset), (self.descriptions, self.mode, self.cache)
-        return encode_classes(encoder, dataset.class_names, templates, *how, on_note)
+        how = (self._templates(dataset), self.descriptions, self.cache, on_note)
+        return encode_classes(encoder, dataset.class_names, *how)
 
     def key(self, dataset: ImageSet) -> dict[str, Any]:
         """The entries in the key of a store that decide its text features."""
-        templates = list(self._templates(dataset)) if self.mode != "descriptions" else None
-        described = None
-        if self.mode != "template":
-            prompts = class_prompts(dataset.class_names, (), self.descriptions, "descriptions")
-            described = digest(prompts)
-        return {"prompts": self.mode, "template list": templates, "descriptions": described}
+        templates, described, kind = list(self._templates(dataset)), None, "template"
+        if self.descriptions is not None:
+            described = digest(class_prompts(dataset.class_names, (), self.descriptions))
+            kind = "both" if templates else "descriptions"
+        return {"prompts": kind, "template list": templates or None, "descriptions": described}
 
-    def _templates(self, dataset: ImageSet) -> tuple[str, ...]:
-        return dataset.templates if self.templates is None else self.templates
+    def _templates(self, dataset: ImageSet) -> Sequence[str]:
+        """Those given; without any, the dataset's own unless there are descriptions."""
+        return self.templates or (dataset.templates if self.descriptions is None else ())
 
 
 def make_plan(
@@ -142,7 +146,7 @@ def _key(dataset: ImageSet, encoder: Encoder, recipe: Recipe) -> dict[str, Any]:
         "augment": recipe.augment,
         "seed": recipe.seed,
         "smallest crop": recipe.smallest,
-        "crop interpolation": recipe.crop_interpolation,
+        "crop interpolation": "bilinear",
         **{f"model's {name}": value for name, value in asdict(encoder.preprocessing).items()},
     }
 
@@ -185,7 +189,6 @@ def encode(
     variations: Variations | None = None,
     batch: int = 256,
     workers: int | None = None,
-    skip_unreadable: bool = False,
     run: Run | None = None,
     on_progress: Callable[[EncodingProgress], None] = lambda progress: None,
     on_note: Callable[[str], None] | None = None,
@@ -194,24 +197,23 @@ def encode(
 
     With ``variations`` each image has these as its last views. ``workers`` threads make views,
     one for each processor by default; ``run`` encodes blocks elsewhere, such as
-    ``engine.ray.encode_on_ray``. The bytes on disk depend on neither. Without
-    ``skip_unreadable`` the first image that cannot be read ends the job; the blocks before it
-    are kept.
+    ``engine.ray.encode_on_ray``. The bytes on disk depend on neither. Images that cannot be
+    read are left out and listed with the reason; if that is so of all, it is an error.
     """
     if not len(dataset):
         raise InputError(f"{dataset.name} holds no images: check the dataset.")
     if batch < 1 or (workers or 0) < 0:
         raise InputError(f"batch is {batch} and workers {workers}: give numbers from 1 on.")
-    words, options = wording or Wording(), BlockOptions(recipe, batch, skip_unreadable, variations)
+    words, options = wording or Wording(), BlockOptions(recipe, batch, variations)
     plan, blocks = make_plan(dataset, encoder, options, words)
-    with writing(Path(out), plan, blocks, skip_unreadable) as store:
+    with writing(Path(out), plan, blocks) as store:
         reused, was_finished = store.kept_images, store.finished
         if not was_finished:
             text = words.features(dataset, encoder, on_note)  # early: it may be refused
             run = run or functools.partial(encode_blocks, workers=workers)
             _encode_missing(store, dataset, encoder, options, run, on_progress)
             store.finish(text)
-    return summary_of(Path(out), reused, verify=was_finished)
+    return _summary(Path(out), reused, verify=was_finished)
 
 
 def _encode_missing(
@@ -235,28 +237,15 @@ def _encode_missing(
         for place, images, unreadable in encoded:
             first = store.blocks[missing[place]][0].start
             skipped = {first + at: why for at, why in unreadable.items()}
-            if skipped and not options.skip_unreadable:
-                raise _unreadable(dataset, skipped, store)
             store.write(missing[place], images, skipped)
 
 
-def _unreadable(dataset: ImageSet, skipped: dict[int, str], store: StoreWriter) -> InputError:
-    row, why = min(skipped.items())
-    name = dataset.ids[row]
-    where = "" if name in why else f"{name}: "
-    return InputError(
-        f"{where}{why.rstrip('.')}, or leave out all such images with --skip-unreadable "
-        f"({store.kept_images} of {len(dataset)} images are kept in {store.folder})."
-    )
-
-
-def summary_of(folder: Path, reused: int | None = None, verify: bool = True) -> EncodingSummary:
-    """The content of a finished store, of which an earlier job had encoded ``reused`` images."""
+def _summary(folder: Path, reused: int, verify: bool) -> EncodingSummary:
     features = read_features(folder, verify)
     return EncodingSummary(
         folder=folder,
         n_images=len(features),
-        n_reused=len(features) if reused is None else reused,
+        n_reused=reused,
         n_views=features.n_views,
         width=features.task.width,
         skipped=tuple(read_header(folder).skipped.items()),
@@ -299,8 +288,6 @@ def _encoded(
     numbered, size = enumerate(views), max(1, options.batch // options.n_views)
     while group := list(islice(numbered, size)):  # unreadable images count as well
         unreadable |= {place: str(made) for place, made in group if isinstance(made, InputError)}
-        if unreadable and not options.skip_unreadable:
-            break
         readable = {place: made for place, made in group if not isinstance(made, InputError)}
         if readable:
             places = list(readable)

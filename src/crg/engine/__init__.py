@@ -1,1 +1,1 @@
-"""Engine: independent runs, in this process, in several (``processes``), or on Ray (``ray``)."""
+"""Engine: independent runs, in processes of this machine (``processes``) or on Ray (``ray``)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import multiprocessing
 import signal
 from collections import deque
@@ -26,31 +25,18 @@ def run_all(
     specs: Sequence[RunSpec],
     workers: int = 1,
     on_progress: OnProgress = lambda spec, done, total: None,
-    isolated: bool = False,
 ) -> Generator[tuple[RunSpec, Outcome], None, None]:
     """Run all specs and yield each with its result, or its failure, as soon as it is done.
 
-    One worker runs everything in this process and in the given order, unless ``isolated``.
-    Otherwise each worker is a process with one computing thread that reads each file once. A
-    process that dies is replaced, and its run is tried once more. ``on_progress`` is called here,
-    about four times a second for each run. To stop early, close the iterator: the workers end at
-    once.
+    Each worker is a process with one computing thread that reads each file once: a method may take
+    its process down with it. A process that dies is replaced, and its run is tried once more.
+    ``on_progress`` is called here, about four times a second for each run. To stop early, close the
+    iterator: the workers end at once.
     """
-    count = min(workers, len(specs))
-    if count > 1 or (isolated and specs):
-        forget_files()  # the workers need the memory
-        yield from _run_in_processes(specs, count, on_progress)
-        return
-    for spec in specs:
-        yield spec, attempt(spec, functools.partial(on_progress, spec))
-
-
-def _run_in_processes(
-    specs: Sequence[RunSpec], count: int, on_progress: OnProgress
-) -> Generator[tuple[RunSpec, Outcome], None, None]:
+    forget_files()  # the workers need the memory
     waiting = deque((spec, 1) for spec in specs)
     busy: dict[futures.Future[Outcome], tuple[_Worker, RunSpec, int]] = {}
-    idle = [_Worker() for _ in range(count)]
+    idle = [_Worker() for _ in range(min(workers, len(specs)))]
     try:
         while waiting or busy:
             while waiting and idle:

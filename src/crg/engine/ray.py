@@ -20,7 +20,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder
@@ -37,8 +37,7 @@ TRIES = 3  # times that a job is started again when its worker is lost
 _PATIENCE = 10.0  # seconds to wait for the cluster's address to answer
 _ROOM = 200_000_000  # bytes for jobs and answers in transit, in a cluster started here
 
-JobT = TypeVar("JobT")
-AnswerT = TypeVar("AnswerT")
+Make: TypeAlias = Callable[[], Callable[[Any], Any]]  # called once by a worker, then with each job
 Needs: TypeAlias = Mapping[str, Any]  # what a worker takes of the cluster: options of ray.remote
 
 
@@ -140,14 +139,14 @@ def loading_the_same(encoder: Encoder, load: Callable[[], Encoder]) -> Callable[
 
 
 def work_on_ray(
-    make: Callable[[], Callable[[JobT], AnswerT]],
-    jobs: Sequence[JobT],
+    make: Make,
+    jobs: Sequence[Any],
     needs: Needs,
     workers: int | None = None,
     address: str | None = None,
-    on_start: Callable[[JobT], None] = lambda job: None,
-) -> Generator[tuple[int, AnswerT | InputError], None, None]:
-    """Yield the number of each job with its answer, or with its failure, as soon as it is done.
+    on_start: Callable[[Any], None] = lambda job: None,
+) -> Generator[tuple[int, Any], None, None]:
+    """Yield each job's number with its answer, or with an ``InputError``, as soon as it is done.
 
     Each worker calls ``make`` once, and the result of that with each job. A failure of ``make``
     itself is raised. Without ``workers`` there are as many as the cluster has room for. To stop
@@ -176,11 +175,7 @@ def work_on_ray(
 
 @contextlib.contextmanager
 def actors_on_ray(
-    make: Callable[[], Callable[[JobT], AnswerT]],
-    needs: Needs,
-    workers: int | None,
-    address: str | None,
-    most: int,
+    make: Make, needs: Needs, workers: int | None, address: str | None, most: int
 ) -> Iterator[tuple[Any, list[Any]]]:
     """Ray and its actors: ``workers``, or as many as there is room for, but at most ``most``."""
     ray = library("ray", "ray")
@@ -195,23 +190,19 @@ def actors_on_ray(
         yield ray, pool
 
 
-class Worker(Generic[JobT, AnswerT]):
+class Worker:
     """The actor: it prepares itself once and does many jobs."""
 
-    def __init__(self, make: Callable[[], Callable[[JobT], AnswerT]]) -> None:
-        self._make = make
-
-    @functools.cached_property
-    def _work(self) -> Callable[[JobT], AnswerT]:
-        return self._make()
+    def __init__(self, make: Make) -> None:
+        self._made = functools.cache(make)
 
     def prepare(self) -> None:
         """Get ready for the first job."""
-        self._work  # noqa: B018
+        self._made()
 
-    def work(self, job: JobT) -> AnswerT:
+    def work(self, job: Any) -> Any:
         """The answer to one job."""
-        return self._work(job)
+        return self._made()(job)
 
 
 def _collected(ray: Any, reference: Any) -> Any:

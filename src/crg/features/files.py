@@ -29,7 +29,8 @@ from crg.types import InputError, SampleId, Task, like
 Numbers = np.ndarray[Any, Any]
 
 REQUIRED = ("image_features", "text_features", "class_names", "logit_scale")
-OPTIONAL = ("labels", "ids", "few_features", "few_labels", "generated", "text_kind", "model")
+OPTIONAL = ("labels", "ids", "few_features", "few_labels", "generated", "text_kind", "model",
+            "dataset")  # fmt: skip
 OWN_TEXT = ("clip", "own")  # kinds of text features that are the model's own
 _CHUNK = 8192  # views that are checked at once, so that checking needs little memory
 
@@ -71,6 +72,7 @@ class Features:
         kind = _one_text("text_kind", self.text_kind, "simulated")
         put("text_kind", None if kind in OWN_TEXT else kind)
         put("model", _one_text("model", self.model, "ViT-B-16"))
+        put("dataset", _one_text("dataset", self.dataset, "oxfordpets"))
         if (self.few_features is None) != (self.few_labels is None):
             raise InputError("few_features and few_labels belong together: give both or neither.")
         if self.few_features is not None:
@@ -131,7 +133,6 @@ def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features
             source=source,
             sha256=digest or file_sha256(source),
             prompts=tuple(raw.get("prompts") or ()),
-            dataset=raw.get("dataset"),
             **{name: raw.get(name) for name in OPTIONAL},
         )
     except InputError as error:

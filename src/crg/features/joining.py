@@ -27,8 +27,6 @@ def joined(parts: Sequence[Features]) -> Features:
     as many views as the file with the fewest has: the first ordinary ones, and of those that a
     generator made, which stay last, the first ones too.
     """
-    if not parts:
-        raise InputError("There is nothing to join: give at least one file.")
     _check_alike(parts)
     task = _union(parts)
     place = {name: k for k, name in enumerate(task.class_names)}

@@ -125,7 +125,7 @@ def read_header(folder: Path) -> Header:
     except OSError as error:
         raise InputError(
             f"{folder / HEADER} cannot be read ({error.strerror}): "
-            "give a folder that crg encode made."
+            "give a feature file or a folder that crg encode made."
         ) from None
     except ValueError:
         raise _damaged(folder, f"{HEADER} is not JSON") from None
@@ -147,22 +147,23 @@ def read_header(folder: Path) -> Header:
     return header
 
 
-def read_store(folder: Path, verify: bool = True) -> tuple[dict[str, Any], str]:
-    """The values of a finished store under the names of a feature file, and its digest.
-
-    ``verify`` computes the checksum of the image features, about a second per gigabyte.
-    """
-    if not (folder / HEADER).exists():
-        raise InputError(
-            f"{folder} is a folder but not a store (it has no {HEADER}): "
-            "give a feature file or a folder that crg encode made."
-        )
+def read_finished(folder: Path) -> Header:
+    """``store.json`` of a store that is finished; any other is refused."""
     header = read_header(folder)
     if not header.finished:
         raise InputError(
             f"{folder} is not finished: "
             "run the same crg encode again, which continues where it stopped."
         )
+    return header
+
+
+def read_store(folder: Path, verify: bool) -> tuple[dict[str, Any], str]:
+    """The values of a finished store under the names of a feature file, and its digest.
+
+    ``verify`` computes the checksum of the image features, about a second per gigabyte.
+    """
+    header = read_finished(folder)
     facts = asdict(header)
     raw = {name: facts[name] for name in ("class_names", "logit_scale", "ids", "labels")}
     raw |= {
@@ -205,26 +206,22 @@ def _damaged(folder: Path, what: str) -> InputError:
 
 
 @contextlib.contextmanager
-def writing(
-    folder: Path, plan: Header, blocks: Sequence[Block], accept_skipped: bool
-) -> Iterator[StoreWriter]:
+def writing(folder: Path, plan: Header, blocks: Sequence[Block]) -> Iterator[StoreWriter]:
     """Lock the store in ``folder``, new or as far as it got, and write to it.
 
     ``plan`` is the header with all images of the dataset. A store made from something else is
-    refused. Blocks with images left out count only with ``accept_skipped``.
+    refused.
     """
     _check_folder(folder)
     make_folder(folder, "--out")
     with locked(folder / HEADER):
-        yield StoreWriter(folder, plan, blocks, accept_skipped)
+        yield StoreWriter(folder, plan, blocks)
 
 
 class StoreWriter:
     """A store that is being filled; ``writing`` makes one."""
 
-    def __init__(
-        self, folder: Path, plan: Header, blocks: Sequence[Block], accept_skipped: bool
-    ) -> None:
+    def __init__(self, folder: Path, plan: Header, blocks: Sequence[Block]) -> None:
         self.folder, self.plan, self.blocks = folder, plan, blocks
         self._skipped: dict[int, dict[int, str]] = {}  # of each block on disk: row -> reason
         for name in (HEADER, IMAGES, TEXT):  # left by a process that was killed
@@ -237,19 +234,12 @@ class StoreWriter:
         _check_same(folder, header, plan)
         self.finished = header.finished
         if self.finished:
-            if header.skipped and not accept_skipped:
-                raise InputError(
-                    f"{folder} lacks images that could not be read ({len(header.skipped)}): accept "
-                    "that with --skip-unreadable, or repair them and encode into another folder."
-                )
             shutil.rmtree(folder / BLOCKS, ignore_errors=True)  # the last process was killed
         else:
             make_folder(folder / BLOCKS, "--out")
             for number in range(len(blocks)):
                 with contextlib.suppress(InputError):  # missing, damaged or of other images
-                    _, skipped = self._read(number)
-                    if accept_skipped or not skipped:
-                        self._skipped[number] = skipped
+                    _, self._skipped[number] = self._read(number)
             self._check_room()
 
     @property
@@ -279,8 +269,10 @@ class StoreWriter:
         skipped = {row: why for block in self._skipped.values() for row, why in block.items()}
         kept = [row for row in range(len(self.plan.ids)) if row not in skipped]
         if not kept:
+            shutil.rmtree(self.folder / BLOCKS)  # so that the next job tries again
             raise InputError(
-                f"None of the {len(self.plan.ids)} images could be read: check the dataset."
+                f"None of the {len(self.plan.ids)} images could be read ({skipped[0].rstrip('.')}):"
+                " check the dataset."
             )
         ids, labels = self.plan.ids, self.plan.labels
         header = replace(

@@ -20,13 +20,12 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from crg.extras import install
+from crg.extras import first_line, install
 from crg.types import InputError, limit, printable
 
 # Pillow's messages and warnings stay off the terminal: those that matter are errors here.
@@ -38,17 +37,13 @@ MAX_MEMORY = limit("CRG_MAX_MEMORY", 3_000_000_000)  # of all images that are re
 # Pillow's blocks of 16 MB stay with the thread that freed them; larger ones go back at once.
 Image.core.set_block_size(64 * 2**20)  # type: ignore[attr-defined]
 # Bytes per pixel at most while a file is decoded, turned upright and converted, as measured.
-_PLAIN, _OTHER = 12, 25
-_PLAIN_FORMATS, _PLAIN_MODES = ("JPEG", "PNG", "BMP", "GIF"), ("RGB", "L", "1", "P", "CMYK")
+_NEEDED = 25
 IMAGE_SUFFIXES = frozenset(  # lower case, as in path.suffix.lower()
     [".avif", ".bmp", ".gif", ".heic", ".heif", ".hif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg",
      ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"]
 )  # fmt: skip
 # Only these, because others run programs (EPS) or are not images to a person (HDF5, MPEG).
-_FORMATS = (
-    *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000"),
-    *(("AVIF",) if find_spec("PIL.AvifImagePlugin") else ()),  # from Pillow 11.3 on
-)
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 _HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # brands
 _ORIENTATION = 0x0112  # the EXIF tag
 # What turns an image upright, for the orientations 2 to 8: FLIP_LEFT_RIGHT, ROTATE_180,
@@ -94,7 +89,7 @@ def reading(source: Any, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
         raise _too_large(name, max_pixels)
     if 0 in image.size:
         raise InputError(f"{name} has no pixels: {_ANOTHER}.")
-    with _memory.taken(_needed(image), name):
+    with _memory.taken(image.width * image.height * _NEEDED, name):
         yield _finished(image, name)
 
 
@@ -130,7 +125,7 @@ def _content(path: str | os.PathLike[str]) -> bytes:
     except InputError:
         raise
     except (OSError, ValueError) as error:  # a broken disk; a NUL in the name
-        raise InputError(f"{name} cannot be read ({_reason(error)}): check the path.") from None
+        raise InputError(f"{name} cannot be read ({first_line(error)}): check the path.") from None
 
 
 def _opened(content: bytes, name: str, max_pixels: int) -> Image.Image:
@@ -153,8 +148,6 @@ def _opened(content: bytes, name: str, max_pixels: int) -> Image.Image:
 def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
     """The formats that need more than Pillow; pillow-heif turns images upright by itself."""
     brand = content[8:12] if content[4:8] == b"ftyp" else b""
-    if brand in (b"avif", b"avis") and "AVIF" not in _FORMATS:
-        raise InputError(f"{name} is an AVIF image: install Pillow 11.3 or later to read it.")
     if brand not in _HEIC:
         return ()
     try:
@@ -179,13 +172,6 @@ def _finished(image: Image.Image, name: str) -> Image.Image:
         raise
     except Exception as error:  # damaged data make the decoders raise nearly anything
         raise _damaged(name, error) from None
-
-
-def _needed(image: Image.Image) -> int:
-    """The most memory, in bytes, that it takes until the image is upright RGB."""
-    plain = image.format in _PLAIN_FORMATS and image.mode in _PLAIN_MODES
-    opaque = not image.has_transparency_data
-    return image.width * image.height * (_PLAIN if plain and opaque else _OTHER)
 
 
 class _Memory:
@@ -264,9 +250,4 @@ def _too_large(name: str, max_pixels: int) -> InputError:
 
 
 def _damaged(name: str, error: Exception) -> InputError:
-    return InputError(f"{name} cannot be decoded ({_reason(error)}): {_ANOTHER}.")
-
-
-def _reason(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(text.split()).rstrip(".").replace(". ", ", ")
+    return InputError(f"{name} cannot be decoded ({first_line(error)}): {_ANOTHER}.")

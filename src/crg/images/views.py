@@ -32,18 +32,16 @@ from PIL import Image
 
 from crg.images import WORTH_COMPILING, pixel_kernels
 from crg.images.augmix import DRAWS_FOR_AUGMIX, mix, random_mixture
-from crg.images.preprocessing import (
-    DRAWS_FOR_CROPS,
-    Crop,
-    Interpolation,
-    Pixels,
-    Preprocessing,
-    original,
-    random_crop,
-)
+from crg.images.preprocessing import Interpolation, Pixels, Preprocessing
 from crg.images.reading import reading
 from crg.threads import processors
 from crg.types import InputError
+
+# Where a view's random numbers are used; the others are AugMix's.
+_TRIES = 10  # a pair of numbers each
+_ROW, _COLUMN, _FLIP = 2 * _TRIES, 2 * _TRIES + 1, 2 * _TRIES + 2
+DRAWS_FOR_CROPS = 2 * _TRIES + 3
+_ASPECTS = (3 / 4, 4 / 3)  # width by height
 
 Augment: TypeAlias = Literal["crops", "augmix"]
 _DRAWS = 64  # random numbers that belong to one view, used or not
@@ -57,14 +55,13 @@ MOST_VIEWS = 1024  # of one image: papers use 64, and each is in memory
 class Recipe:
     """How many views of which kind; with ``dataclasses.asdict`` it can be kept as JSON.
 
-    TPT resizes its crops bilinearly whatever the model uses, and so does this by default.
+    As TPT does, crops are resized bilinearly whatever the model uses.
     """
 
     views: int = 1  # V, row 0 included
     augment: Augment = "crops"
     seed: int = 0
     smallest: float = 0.08  # fraction of the image that a crop covers at least
-    crop_interpolation: Interpolation = "bilinear"
 
     def __post_init__(self) -> None:
         if type(self.views) is not int or not 1 <= self.views <= MOST_VIEWS:
@@ -78,10 +75,69 @@ class Recipe:
                 f"The smallest crop is {self.smallest} of the image: "
                 "give a fraction above 0 and at most 1."
             )
-        for name, choices in (("augment", Augment), ("crop_interpolation", Interpolation)):
-            if getattr(self, name) not in get_args(choices):
-                known = " or ".join(map(repr, get_args(choices)))
-                raise InputError(f"{name} is {getattr(self, name)!r}: give {known}.")
+        if self.augment not in get_args(Augment):
+            known = " or ".join(map(repr, get_args(Augment)))
+            raise InputError(f"augment is {self.augment!r}: give {known}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """A rectangle of the source, resized to ``scaled``, of which a square is cut at x, y."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+    scaled: tuple[int, int]  # width and height
+    x: int = 0
+    y: int = 0
+    flipped: bool = False
+    interpolation: Interpolation = "bilinear"
+
+    @property
+    def down_first(self) -> bool:
+        """Whether the height is resized before the width: Pillow's rule from version 13 on.
+
+        It is so if the height loses pixels, and more than twice as many as the width does.
+        """
+        less_width, less_height = self.width - self.scaled[0], self.height - self.scaled[1]
+        return less_height > 2 * max(less_width, 0)
+
+
+def original(width: int, height: int, side: int, how: Interpolation, squash: bool) -> Crop:
+    """Row 0: what torchvision's Resize and CenterCrop, and so open_clip, make of an image."""
+    if squash:
+        return Crop(0, 0, width, height, (side, side), interpolation=how)
+    longer = int(side * max(width, height) / min(width, height))
+    scaled = (side, longer) if width <= height else (longer, side)
+    x, y = (round((length - side) / 2) for length in scaled)
+    return Crop(0, 0, width, height, scaled, x, y, interpolation=how)
+
+
+def random_crop(
+    width: int, height: int, side: int, draws: Sequence[float], smallest: float
+) -> Crop:
+    """Another row: torchvision's RandomResizedCrop and RandomHorizontalFlip.
+
+    ``draws`` are numbers in [0, 1), always used at the same places, so that they need not be
+    drawn one after the other.
+    """
+    narrowest, widest = _ASPECTS
+    lowest, highest = math.log(narrowest), math.log(widest)
+    for i in range(0, 2 * _TRIES, 2):
+        area = width * height * (smallest + draws[i] * (1 - smallest))
+        aspect = math.exp(lowest + draws[i + 1] * (highest - lowest))
+        crop_width, crop_height = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < crop_width <= width and 0 < crop_height <= height:
+            top = int(draws[_ROW] * (height - crop_height + 1))
+            left = int(draws[_COLUMN] * (width - crop_width + 1))
+            break
+    else:  # none fits: the most of the image that keeps within the aspects
+        crop_width = round(height * widest) if width / height > widest else width
+        crop_height = round(width / narrowest) if width / height < narrowest else height
+        top, left = (height - crop_height) // 2, (width - crop_width) // 2
+    flipped = draws[_FLIP] < 0.5
+    return Crop(left, top, crop_width, crop_height, (side, side), flipped=flipped)
 
 
 _BITS = 22  # behind the point, of a weight
@@ -146,7 +202,6 @@ def _combined(pixels: Pixels, first: Any, weights: Any, axis: int) -> Pixels:
 
 
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
-_LARGE = 50_000_000  # pixels
 _LONG = 32  # an image scaled to more sides than these is not scaled whole
 
 
@@ -179,11 +234,8 @@ class ViewSource:
 
 def _cut_by_pillow(image: Image.Image, crop: Crop, side: int) -> Image.Image:
     left, top, right, bottom = crop.left, crop.top, crop.left + crop.width, crop.top + crop.height
-    part = image
-    if crop.width * crop.height >= _LARGE:  # of larger crops Pillow warns
-        part = Image.fromarray(np.asarray(image)[top:bottom, left:right])
-    elif (crop.width, crop.height) != image.size:
-        part = image.crop((left, top, right, bottom))
+    whole = (crop.width, crop.height) == image.size
+    part = image if whole else image.crop((left, top, right, bottom))
     square = _resized(part, crop, side)
     return square.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if crop.flipped else square
 
@@ -231,9 +283,9 @@ def views_of(
     """The views that ``make_views`` makes, of an image that has been read."""
     draws = _random_numbers(recipe.seed, sample_id, recipe.views)
     source, side = ViewSource(image, recipe.views), preprocessing.size
-    how, squash = recipe.crop_interpolation, preprocessing.fit == "squash"
+    squash = preprocessing.fit == "squash"
     crops = [original(*image.size, side, preprocessing.interpolation, squash)]
-    crops += [random_crop(*image.size, side, how, row, recipe.smallest) for row in draws[1:]]
+    crops += [random_crop(*image.size, side, row, recipe.smallest) for row in draws[1:]]
     views = np.empty((recipe.views, side, side, 3), np.uint8)
 
     def make(rows: range) -> None:

@@ -76,7 +76,8 @@ class Anchored(Method):
 
     name = "anchored"
     paper = "a method of this project: docs/methods.md"
-    _rows = ("answered", "expected", "evidence", "quadratic", "anchors", "means")
+    _rows = ("answered", "expected", "evidence", "quadratic")
+    _text_rows = ("anchors", "means")
 
     @dataclass(frozen=True)
     class Config:
@@ -365,13 +366,6 @@ class Anchored(Method):
             and 0.0 <= self.anchor_error <= _FARTHEST
         )
 
-    def add_class(self, text: Array) -> None:
-        """Add a class, which stands at its anchor until images count for it."""
-        super().add_class(text)
-        self.anchors[-1, :] = self.means[-1, :] = text
-        self.refreshed_at = 0.0
-
-    def remove_class(self, index: int) -> None:
-        """Drop a class's rows; its part of the within-class scatter stays."""
-        super().remove_class(index)
+    def _derive(self) -> None:
+        """After a change of classes the next image refreshes the Gaussian."""
         self.refreshed_at = 0.0

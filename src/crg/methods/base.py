@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from crg.ops import Confident, confident_views, softmax, softmax_and_entropy
@@ -60,11 +60,6 @@ class Method(Stateful, ABC):
 
         Override where they can be learnt better together than one by one.
         """
-
-    def batches(self, samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
-        """``samples`` in the portions that one call of ``step_many`` takes."""
-        by_itself = type(self).step_many is Method.step_many
-        return iter([[each] for each in samples] if by_itself else [samples])
 
     @property
     def queues(self) -> Cache | None:

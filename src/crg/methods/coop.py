@@ -1,9 +1,8 @@
 """CoOp: context optimisation (Zhou et al., IJCV 2022).
 
-The words before the class name are replaced by vectors, shared by all classes or one set per
-class, that are learnt from 1 to 16 labelled images per class with cross-entropy, carried
-back through the text encoder. Then they are frozen, and prediction is zero-shot with the text
-features that they give.
+The words before the class name are replaced by vectors, shared by all classes, that are learnt
+from 1 to 16 labelled images per class with cross-entropy, carried back through the text encoder.
+Then they are frozen, and prediction is zero-shot with the text features that they give.
 
 | equation | function | symbols |
 | --- | --- | --- |
@@ -17,12 +16,12 @@ proportion to images times epochs. It does not depend on the stream, so ``reset`
 learnt context, and a saved state holds it: loading one needs no training. The text features of
 the task are not used.
 
-Classes that come later, or that have no labelled images, get the shared context, or the mean
-of the contexts of the other classes. The softmax of the loss is over classes with images.
+Classes that come later, or that have no labelled images, get the same context. The softmax of the
+loss is over classes with images.
 
 Differs from the paper: features are stored, so images are not cropped and flipped at random in
-training; full precision; the name stands at the end (the paper also tries the middle); started
-from words, a context per class starts from a copy of them for each class.
+training; full precision; the name stands at the end (the paper also tries the middle); one context
+for all classes (the paper also tries one for each).
 """
 
 from __future__ import annotations
@@ -33,14 +32,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from crg.methods.registry import Method, option, register
 from crg.parts.cache import labelled_queues
-from crg.parts.context import Numbers, TrainingPlan, epochs_for, learn_context, starting_context
+from crg.parts.context import TrainingPlan, epochs_for, learn_context, starting_context
 from crg.parts.prompting import as_tensor, check_width, endings_of, prompt_features
-from crg.parts.state import without
-from crg.resources import FEW, TEXT_ENCODER, check_needs
+from crg.resources import FEW, TEXT_ENCODER
 from crg.types import Array, InputError, Prediction, Sample, Task, like, namespace
 
 
@@ -52,13 +48,13 @@ class CoOp(Method):
     forgets = True
     paper = "Zhou et al., Learning to Prompt for Vision-Language Models, IJCV 2022"
     needs = (FEW, TEXT_ENCODER)
+    _text_rows = ("text",)
 
     @dataclass(frozen=True)
     class Config:
         """The authors' constants."""
 
         shots: int = option(16, "labelled images per class that count", at_least=1)
-        per_class: bool = option(False, "a context for each class instead of one for all")
         context_length: int = option(16, "context vectors", at_least=1, at_most=1000)
         context_words: str = option("", "words to start from, as many vectors; else at random")
         epochs: int = option(0, "rounds of training; 0 for 50, 100 or 200 by shots", at_least=0)
@@ -69,11 +65,13 @@ class CoOp(Method):
 
     def __init__(self, task: Task, config: Any) -> None:
         super().__init__(task, config)
-        check_needs(self.name, self.needs, task)
-        self._begin()
+        c, text = config, task.text_features
+        self.context = starting_context(self._encoder, c.context_words, c.context_length, c.seed)
+        self.text = namespace(text).asarray(text, copy=True)  # (K, D), until the context is learnt
+        self.is_learnt = False
         # Input that does not fit is refused now, before any work.
-        labelled_queues(task, config.shots)
-        self._features(self.context[:1] if config.per_class else self.context, ["a name"])
+        labelled_queues(task, c.shots)
+        self._features(["a name"])
 
     def reset(self) -> None:
         """Keep what was learnt: it depends on labelled images, not on the stream."""
@@ -84,33 +82,18 @@ class CoOp(Method):
             self._learn()
         return self._predicted_plainly(self.task.logit_scale * (self.text @ sample.views[0, :]))
 
-    def _begin(self) -> None:
-        """Context and text features before training, of the right shapes."""
-        c, names = self.config, self.task.class_names
-        self.context = starting_context(
-            self._encoder, names if c.per_class else (), c.context_words, c.context_length, c.seed
-        )
-        self.text = namespace(self.task.text_features).asarray(self.task.text_features, copy=True)
-        self.is_learnt = False
-
     def _learn(self) -> None:
         """Minimise equation (3) over the classes that have labelled images, then freeze."""
         c, encoder = self.config, self._encoder
         classes, images, labels = self._labelled()
         names = [self.task.class_names[k] for k in classes]
         encode = partial(prompt_features, encoder, endings=endings_of(names), chunk=c.chunk)
-        start = self._as_tensor(self.context[classes] if c.per_class else self.context)
         epochs = c.epochs or epochs_for(max(Counter(labels).values()))
         plan = TrainingPlan(epochs, c.lr, c.batch, c.seed)
-        scale, images = self.task.logit_scale, self._as_tensor(images)
-        learnt = learn_context(encode, start, images, labels, scale, plan)
-        vectors = learnt.cpu().numpy().copy()
-        if c.per_class:
-            self.context[...] = vectors.mean(axis=0)  # for classes without labelled images
-            self.context[classes] = vectors
-        else:
-            self.context = vectors
-        self.text = self._features(self.context, self.task.class_names)
+        start, images = self._as_tensor(self.context), self._as_tensor(images)
+        learnt = learn_context(encode, start, images, labels, self.task.logit_scale, plan)
+        self.context = learnt.cpu().numpy().copy()
+        self.text = self._features(self.task.class_names)
         self.is_learnt = True
 
     def _labelled(self) -> tuple[list[int], Array, list[int]]:
@@ -125,11 +108,11 @@ class CoOp(Method):
         labels = [place for place, k in enumerate(classes) for _ in range(counts[k])]
         return classes, namespace(rows[0]).concat(rows, axis=0), labels
 
-    def _features(self, context: Numbers, names: Sequence[str]) -> Array:
+    def _features(self, names: Sequence[str]) -> Array:
         """Equation (2): t(v), text features of names under the context, (K, D)."""
         import torch
 
-        vectors, chunk = self._as_tensor(context), self.config.chunk
+        vectors, chunk = self._as_tensor(self.context), self.config.chunk
         with torch.no_grad():
             text = prompt_features(self._encoder, vectors, endings_of(names), chunk)
         check_width(text, self.task, self._encoder.name)
@@ -143,19 +126,7 @@ class CoOp(Method):
         return as_tensor(array, self._encoder.context_of("a"))
 
     def add_class(self, text: Array) -> None:
-        """The new class gets the shared context, or the mean of the others'."""
-        if not self.is_learnt:
-            return self._begin()
-        own = self.context
-        if self.config.per_class:
-            own = self.context.mean(axis=0)[None]
-            self.context = np.concatenate([self.context, own])
-        row = self._features(own, self.task.class_names[-1:])
-        self.text = namespace(self.text).concat([self.text, row], axis=0)
-
-    def remove_class(self, index: int) -> None:
-        """Drop the class's row; what was learnt for the others stays."""
-        if not self.is_learnt:
-            return self._begin()
-        self.context = without(self.context, index) if self.config.per_class else self.context
-        self.text = without(self.text, index)
+        """The new class gets the context that was learnt, and changes no other."""
+        super().add_class(text)
+        if self.is_learnt:
+            self.text[-1, :] = self._features(self.task.class_names[-1:])[0, :]

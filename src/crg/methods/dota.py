@@ -94,9 +94,7 @@ class DOTA(Method):
 
     def _invert(self) -> None:
         """P = ((1 - eps) S + eps I)^-1; where there is none, P stays."""
-        xp, eps = namespace(self.means), self.config.eps
-        eye = xp.eye(self.means.shape[1], dtype=xp.float64, device=self.means.device)
-        found = inverse((1.0 - eps) * self.covariance + eps * eye)
+        found = inverse((1.0 - self.config.eps) * self.covariance, self.config.eps)
         self.precision = self.precision if found is None else found
         self.stale = 0.0
 

@@ -53,7 +53,7 @@ class FreeTTA(Method):
 
     name = "freetta"
     paper = "Dai and Yang, Free on the Fly: Flexibility in TTA with Online EM, CVPR 2025"
-    _rows = ("learnt", "means", "lengths")
+    _rows, _text_rows = ("learnt", "lengths"), ("means",)
 
     @dataclass(frozen=True)
     class Config:
@@ -145,9 +145,7 @@ class FreeTTA(Method):
     def _invert(self) -> None:
         """P = D ((n - 1) Sigma + tr(Sigma) I)^-1 and mu . P mu; where there is none, P stays."""
         xp, width = namespace(self.means), self.means.shape[1]
-        eye = xp.eye(width, dtype=xp.float64, device=self.means.device)
-        trace = float(xp.linalg.trace(self.covariance))
-        found = inverse(self.weight * self.covariance + trace * eye)
+        found = inverse(self.weight * self.covariance, float(xp.linalg.trace(self.covariance)))
         self.precision = self.precision if found is None else width * found
         self.lengths = xp.sum((self.means @ self.precision) * self.means, axis=1)
         self.stale = 0.0
@@ -155,7 +153,7 @@ class FreeTTA(Method):
     def add_class(self, text: Array) -> None:
         """The new class starts at its text; the counts of all start from the new 1/K."""
         super().add_class(text)
-        self.means[-1, :] = mean = namespace(self.means).astype(text, self.means.dtype)
+        mean = self.means[-1, :]
         self.lengths[-1] = mean @ self.precision @ mean
 
     def _is_sound(self) -> bool:

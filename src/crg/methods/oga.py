@@ -141,7 +141,7 @@ class OGA(Method):
             self.inverse = eye
             precision = xp.linalg.pinv(scatter / (total - 1.0))
         else:
-            found = inverse(scatter + self.ridge * eye)
+            found = inverse(scatter, self.ridge)
             self.inverse = eye / self.ridge if found is None else found
             precision = width * self.inverse
         self.solved = self.means @ precision

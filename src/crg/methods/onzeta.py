@@ -33,7 +33,7 @@ class OnZeta(Method):
 
     name = "onzeta"
     paper = "Qian and Hu, Online Zero-Shot Classification with CLIP, ECCV 2024"
-    _rows = ("dual", "weights")
+    _rows, _text_rows = ("dual",), ("weights",)
 
     @dataclass(frozen=True)
     class Config:
@@ -74,8 +74,3 @@ class OnZeta(Method):
         c = self.config
         rate = c.vision_rate / math.sqrt(self.n_images) * c.vision_scale * self.task.logit_scale
         self.weights = normalize(self.weights - (rate * excess)[:, None] * x)
-
-    def add_class(self, text: Array) -> None:
-        """The new class stands at its text and is not favoured."""
-        super().add_class(text)
-        self.weights[-1, :] = text

@@ -39,6 +39,7 @@ class TDA(Method):
 
     name = "tda"
     paper = "Karmanov et al., Efficient Test-Time Adaptation of Vision-Language Models, CVPR 2024"
+    _rows = _columns = ("masks",)
 
     @dataclass(frozen=True)
     class Config:
@@ -60,7 +61,9 @@ class TDA(Method):
         text = self.task.text_features
         self.positive = Cache(text, self.config.positive_size, seeded=False)
         self.negative = Cache(text, self.config.negative_size, seeded=False)
-        self.masks = _no_masks(text, self.config.negative_size)  # (K, M, K)
+        # Kept as numbers of the features' type: they are multiplied at every step.
+        shape = (text.shape[0], self.config.negative_size, text.shape[0])
+        self.masks = namespace(text).zeros(shape, dtype=text.dtype, device=text.device)  # (K, M, K)
 
     def step(self, sample: Sample) -> Prediction:
         """Cache the image, then add what the caches say to the zero-shot logits."""
@@ -100,25 +103,3 @@ class TDA(Method):
     def queues(self) -> Cache:
         """The positive cache."""
         return self.positive
-
-    def add_class(self, text: Array) -> None:
-        """The new class is possible for no image seen before."""
-        super().add_class(text)
-        old = self.masks
-        self.masks = _no_masks(self.task.text_features, self.config.negative_size)
-        self.masks[:-1, :, :-1] = old
-
-    def remove_class(self, index: int) -> None:
-        """Drop the class's queue and its column in every mask."""
-        super().remove_class(index)
-        keep = [k for k in range(self.masks.shape[0]) if k != index]
-        left = self.masks[keep, :, :][:, :, keep]
-        # Into a fresh array: in another memory order, sums over it would round differently.
-        self.masks = _no_masks(self.task.text_features, self.config.negative_size)
-        self.masks[:, :, :] = left
-
-
-def _no_masks(text: Array, size: int) -> Array:
-    # Kept as numbers of the features' type: they are multiplied at every step.
-    shape = (text.shape[0], size, text.shape[0])
-    return namespace(text).zeros(shape, dtype=text.dtype, device=text.device)

@@ -27,25 +27,13 @@ _SLOTS = 8  # trainings that the memo holds
 _learnt: OrderedDict[str, Tensor] = OrderedDict()
 
 
-def starting_context(
-    encoder: PromptableTextEncoder, class_names: Sequence[str], words: str, length: int, seed: int
-) -> Numbers:
-    """Vectors (M, E), or (K, M, E) if there are class names, from words or from N(0, 0.02).
-
-    Random vectors of a class depend on its name, not on its index.
-    """
-    one: Numbers = embedded(encoder, words or "a").cpu().numpy()
+def starting_context(encoder: PromptableTextEncoder, words: str, length: int, seed: int) -> Numbers:
+    """Vectors (M, E) from words or, without any, from N(0, 0.02)."""
+    vectors: Numbers = embedded(encoder, words or "a").cpu().numpy()
     if words:
-        return np.stack([one] * len(class_names)) if class_names else one
-    seeds = [[seed, _number(name)] for name in class_names] or [[seed]]
-    shape = (length, one.shape[-1])
-    drawn = [np.random.default_rng(s).normal(0.0, SPREAD, shape).astype(one.dtype) for s in seeds]
-    return np.stack(drawn) if class_names else drawn[0]
-
-
-def _number(name: str) -> int:
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8], "little")
+        return vectors
+    drawn = np.random.default_rng([seed]).normal(0.0, SPREAD, (length, vectors.shape[-1]))
+    return drawn.astype(vectors.dtype)
 
 
 @dataclass(frozen=True)

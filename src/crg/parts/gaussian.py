@@ -57,7 +57,8 @@ class Gaussian(Stateful):
         if not ridge:
             return xp.zeros_like(self.quadratic)
         spread = xp.astype(xp.sqrt(self.precision.diagonal), means.dtype)
-        sums = expand(means, self.project(x), self.reference, self.solved, spread)
+        onto = xp.astype(self.precision.solve(xp.astype(x, xp.float64)), x.dtype)
+        sums = expand(means, onto, self.reference, self.solved, spread)
         linear, along, distance, reach = (sums[i, :] for i in range(4))
         h = width * (linear - 0.5 * self.quadratic - along)
         left_out = 0.5 * width * xp.minimum(distance / ridge, reach * reach)
@@ -72,11 +73,6 @@ class Gaussian(Stateful):
                 self._refer(moved, means)
                 h[moved] = width * (linear[moved] - 0.5 * self.quadratic[moved])
         return h
-
-    def project(self, x: Array) -> Array:
-        """(S + r I)^-1 x, (D,)."""
-        xp = namespace(x)
-        return xp.astype(self.precision.solve(xp.astype(x, xp.float64)), x.dtype)
 
     def _refer_all(self) -> None:
         """Solve for all references again."""

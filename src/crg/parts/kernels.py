@@ -302,8 +302,8 @@ def confident_views(views: Numbers, text: Numbers, scale: float, share: float) -
     if len(views) == 1:
         return ops.confident_views(views, text, scale, share)
     logits = text @ views.T  # (K, V)
-    below = np.empty_like(logits)
-    fall(logits, scale, below)
+    logits *= scale
+    below = logits - logits.max(axis=0)
     odds = np.exp(below)
     total, moment = sum_odds(odds, below)
     entropies = np.log1p(total - 1.0) - moment / total
@@ -313,22 +313,6 @@ def confident_views(views: Numbers, text: Numbers, scale: float, share: float) -
     if len(keep) == 1:  # a single view is its own mean, to the last bit
         return Confident(kept, kept_logits, kept[0], p, label, float(entropies[keep[0]]))
     return Confident(kept, kept_logits, direction(kept), p, label, float(entropy(p, label)))
-
-
-@compiled
-def fall(logits, scale, below):
-    """logits *= s, and how far each is below the largest of its view."""
-    a = logits.dtype.type(scale)
-    top = logits[0] * a
-    for k in range(logits.shape[0]):
-        row = logits[k]
-        for j in range(row.shape[0]):
-            row[j] *= a
-            top[j] = max(top[j], row[j])
-    for k in range(logits.shape[0]):
-        row, lower = logits[k], below[k]
-        for j in range(row.shape[0]):
-            lower[j] = row[j] - top[j]
 
 
 @compiled

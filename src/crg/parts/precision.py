@@ -153,10 +153,7 @@ class Precision(Stateful):
         """(S + r I)^-1, from the rows of S if they are few."""
         xp, width = namespace(self.scatter), self.scatter.shape[0]
         eye = xp.eye(width, dtype=xp.float64, device=self.scatter.device)
-
-        def invert(ridge: float) -> Array | None:
-            return inverse(self.scatter + ridge * eye)
-
+        invert = partial(inverse, self.scatter)
         if 2 * int(np.sum(cache.counts[cache.counts > 1])) < width:
             rows = _centred_rows(cache)
             invert = partial(inverse_from_rows, rows, xp.ones_like(rows[:, 0]))
@@ -214,14 +211,16 @@ def _centred_rows(cache: Cache) -> Array:
     return xp.concat(rows)
 
 
-def inverse(matrix: Array) -> Array | None:
-    """The symmetric inverse of a positive definite matrix; None if it is not one.
+def inverse(matrix: Array, ridge: float = 0.0) -> Array | None:
+    """The symmetric inverse of a positive definite matrix + ridge I; None if it is not one.
 
     Block elimination: with A, B, C the blocks of the matrix and X = B A^-1, the inverse has the
     blocks A^-1 + X^T Q X, -Q X and Q, where Q = (C - X B^T)^-1. The blocks on the diagonal are
     factorised by Cholesky, which fails exactly where the matrix is not positive definite.
     """
-    xp = namespace(matrix)
+    xp, n = namespace(matrix), matrix.shape[0]
+    if ridge:
+        matrix = matrix + ridge * xp.eye(n, dtype=matrix.dtype, device=matrix.device)
     try:
         found = _eliminated(matrix)
     except (ValueError, RuntimeError):  # NumPy's and torch's LinAlgError

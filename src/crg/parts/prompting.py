@@ -59,21 +59,19 @@ def as_tensor(array: Array, reference: Tensor) -> Tensor:
 def prompt_features(
     encoder: PromptableTextEncoder, context: Tensor, endings: Sequence[str], chunk: int = 0
 ) -> Tensor:
-    """Unit features (K, D) of context (M, E) or (K, M, E) with each ending.
+    """Unit features (K, D) of a context (M, E) with each ending.
 
     Differentiable with respect to the context, with recomputation where there are chunks.
     """
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    pieces = list(_chunks(context, endings, chunk))
-    if len(pieces) == 1:
-        return encoder.encode(context, endings)
-    if not (torch.is_grad_enabled() and context.requires_grad):
-        return torch.cat([encoder.encode(*piece) for piece in pieces])
-    # A frozen encoder draws nothing at random, so no generator state need be restored.
-    again = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
-    return torch.cat([again(encoder.encode, *piece) for piece in pieces])
+    pieces, encode = _chunks(endings, chunk), functools.partial(encoder.encode, context)
+    if len(pieces) > 1 and torch.is_grad_enabled() and context.requires_grad:
+        # A frozen encoder draws nothing at random, so no generator state need be restored.
+        again = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+        encode = functools.partial(again, encoder.encode, context)
+    return torch.cat([encode(piece) for piece in pieces])
 
 
 @contextlib.contextmanager
@@ -85,14 +83,10 @@ def gradients_enabled() -> Iterator[None]:
         yield
 
 
-def _chunks(
-    context: Tensor, endings: Sequence[str], chunk: int
-) -> Iterator[tuple[Tensor, Sequence[str]]]:
-    """Pieces of the endings, each with the context that belongs to it."""
+def _chunks(endings: Sequence[str], chunk: int) -> list[Sequence[str]]:
+    """Pieces of the endings."""
     size = chunk or len(endings)
-    for start in range(0, len(endings), size):
-        rows = slice(start, start + size)
-        yield context if context.ndim == 2 else context[rows], endings[rows]
+    return [endings[start : start + size] for start in range(0, len(endings), size)]
 
 
 class PromptTuning:
@@ -162,7 +156,7 @@ class PromptTuning:
         gradients = as_tensor(namespace(self.text).stack(slopes), context)
         with gradients_enabled():
             total, start = context.new_zeros((len(gradients), *context.shape)), 0
-            for _, names in _chunks(context, self.endings, self.options.chunk):
+            for names in _chunks(self.endings, self.options.chunk):
                 leaf = context.detach().clone().requires_grad_()
                 features = self.encoder.encode(leaf, names)
                 part = gradients[:, start : start + len(names)].to(features)

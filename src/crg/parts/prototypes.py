@@ -41,9 +41,9 @@ class VisualPrototypes(Stateful):
 
 
 class TextPrototypes(Stateful):
-    """Text prototypes that drift with confident predictions."""
+    """Text prototypes that drift with confident predictions, a new one at the pace of all."""
 
-    _rows = ("rows",)
+    _text_rows = ("rows",)
 
     def __init__(self, text: Array) -> None:
         self.rows = namespace(text).asarray(text, copy=True)  # (K, D)
@@ -53,11 +53,6 @@ class TextPrototypes(Stateful):
         """n_t += 1; t <- (n_t t + t') / (n_t + 1). Returns the longest way that a row has gone."""
         self.n_updates += 1
         return drift(self.rows, moved, 1.0 / (self.n_updates + 1))
-
-    def add_class(self, text: Array) -> None:
-        """The new class starts at its prompt feature and drifts at the pace of the others."""
-        super().add_class(text)
-        self.rows[-1, :] = text
 
 
 @fused

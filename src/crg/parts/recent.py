@@ -24,6 +24,8 @@ class Remembered:
 class RecentImages(Stateful):
     """The latest ``size`` images in a ring: feature, counts per class and id."""
 
+    _columns = ("counted",)
+
     def __init__(self, text: Array, size: int) -> None:
         xp, (n_classes, width) = namespace(text), text.shape
         place = {"dtype": text.dtype, "device": text.device}
@@ -57,16 +59,6 @@ class RecentImages(Stateful):
             and bool(((self.arrivals >= 0) & (self.arrivals <= self.n_images)).all())
             and not any(isinstance(each, list) for each in self.ids)
         )
-
-    def add_class(self, text: Array) -> None:
-        """No image has counted for the new class."""
-        xp = namespace(text)
-        self.counted = xp.concat([self.counted, xp.zeros_like(self.counted[:, :1])], axis=1)
-
-    def remove_class(self, index: int) -> None:
-        """Drop what images counted for a class."""
-        keep = [k for k in range(self.counted.shape[1]) if k != index]
-        self.counted = self.counted[:, keep]
 
 
 _SAME = 1e-6  # squared distance below which an image counts as the mean of all

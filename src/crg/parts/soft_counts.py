@@ -91,8 +91,7 @@ class SoftCounts(Stateful):
             weights = xp.concat([self.row_weights[: self.n_rows], -1.0 / counts])
             return inverse_from_rows(rows, weights, ridge)
         self._fold()
-        scatter = self.squares - (sums.T / counts) @ sums
-        return inverse(scatter + ridge * xp.eye(width, dtype=xp.float64, device=scatter.device))
+        return inverse(self.squares - (sums.T / counts) @ sums, ridge)
 
     @property
     def typical_count(self) -> float:

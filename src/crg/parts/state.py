@@ -22,6 +22,8 @@ class Stateful:
 
     _not_saved: ClassVar[frozenset[str]] = frozenset()
     _rows: ClassVar[tuple[str, ...]] = ()  # arrays with one row per class
+    _text_rows: ClassVar[tuple[str, ...]] = ()  # likewise, where the row of a new class is its text
+    _columns: ClassVar[tuple[str, ...]] = ()  # arrays whose last axis is one of classes
 
     def state(self) -> dict[str, Any]:
         """Everything that the next step depends on, under dotted names."""
@@ -58,18 +60,26 @@ class Stateful:
         return True
 
     def add_class(self, text: Array) -> None:
-        """Make room for one more class whose text feature is ``text`` (D,): rows of zeros."""
-        for name in self._rows:
+        """Make room for one more class with the text feature ``text`` (D,): zeros, or the text."""
+        for name in (*self._rows, *self._text_rows):
             rows = getattr(self, name)
             xp = namespace(rows)
-            setattr(self, name, xp.concat([rows, xp.zeros_like(rows[:1, ...])], axis=0))
+            row = text[None, :] if name in self._text_rows else xp.zeros_like(rows[:1, ...])
+            setattr(self, name, xp.concat([rows, xp.astype(row, rows.dtype)], axis=0))
+        for name in self._columns:
+            columns = getattr(self, name)
+            xp = namespace(columns)
+            column = xp.zeros_like(columns[..., :1])
+            setattr(self, name, xp.concat([columns, column], axis=-1))
         for part in self._parts():
             part.add_class(text)
 
     def remove_class(self, index: int) -> None:
         """Forget the class at ``index``."""
-        for name in self._rows:
+        for name in (*self._rows, *self._text_rows):
             setattr(self, name, without(getattr(self, name), index))
+        for name in self._columns:
+            setattr(self, name, without(getattr(self, name), index, axis=-1))
         for part in self._parts():
             part.remove_class(index)
 
@@ -80,9 +90,11 @@ class Stateful:
         return [(name, value) for name, value in vars(self).items() if name not in self._not_saved]
 
 
-def without(rows: Array, index: int) -> Array:
-    """A copy of ``rows`` (K, ...) that lacks the one at ``index``."""
-    return namespace(rows).concat([rows[:index, ...], rows[index + 1 :, ...]], axis=0)
+def without(rows: Array, index: int, axis: int = 0) -> Array:
+    """A copy of ``rows`` (K, ...), or of (..., K) for axis -1, that lacks the one at ``index``."""
+    before, after = slice(index), slice(index + 1, None)
+    parts = [rows[(each, ...) if axis == 0 else (..., each)] for each in (before, after)]
+    return namespace(rows).concat(parts, axis=axis)
 
 
 def _fitted(name: str, saved: Any, current: Array) -> Array:

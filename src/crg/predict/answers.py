@@ -1,15 +1,14 @@
-"""Answers: a line per image as it is decided, as JSON lines, CSV or a table, or Parquet at the end.
+"""Answers: a line of JSON per image as it is decided, or a table for people on standard output.
 
 An image that could not be read has its ``error`` instead of an answer. A file that was cut off is
 continued: its complete lines stay as they are. The folder ``OUT.resume`` beside it holds the
-settings, and the lines of a Parquet file, which cannot be appended to.
+settings, and the lines that a CSV or Parquet file is written from whenever a run ends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import json
 import os
 import sys
@@ -17,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Literal, Required, Self, TypeAlias, TypedDict, get_type_hints
+from typing import IO, Any, Required, Self, TypeAlias, TypedDict, get_type_hints
 
 import msgspec
 import numpy as np
@@ -25,14 +24,15 @@ import numpy as np
 from crg.answer import COLUMNS, NONE_OF_THESE, Answer
 from crg.atomic import not_writable, replacing
 from crg.extras import library
+from crg.predict.journal import Journal, no_room
 from crg.predict.lines import TOP, PrintedTable, columns_of, csv_line, csv_row, json_line, unmarked
 from crg.predict.sorting import Sorter
 from crg.types import InputError, counted, parsed_json, printable
 
-Layout: TypeAlias = Literal["table", "jsonl", "csv", "parquet"]
 Line: TypeAlias = dict[str, Any]  # of the form below
 
-LAYOUTS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+TABLES = (".csv", ".parquet")  # suffixes of what is written from the lines when a run ends
+SUFFIXES = (".jsonl", ".ndjson", *TABLES)
 CORRECTED, UNSURE, SORTED_TO = "corrected", "unsure", "sorted_to"  # added by options
 NONE, CLASS_SET = "none_of_these", "class_set"  # likewise
 _CLASSES_SHOWN = 20  # in the summary
@@ -65,12 +65,11 @@ class _Form(TypedDict, total=False):
 class AnswerFile:
     """Writes a line for each image and flushes it, sorts the image, and counts the answers.
 
-    A file that exists is only touched to ``resume`` it. A Parquet file is written when the ``with``
-    block ends without an exception.
+    A file that exists is only touched to ``resume`` it. A CSV or Parquet file is written when the
+    ``with`` block ends, whatever ends it.
     """
 
     target: Path | None  # None: standard output
-    layout: Layout
     resume: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)  # resumed with the same ones only
     top: int = 0  # classes to write with their probabilities
@@ -78,7 +77,7 @@ class AnswerFile:
     sorter: Sorter | None = None
     table: PrintedTable | None = None  # for people, on standard output
     lines: list[Line] | None = None  # gets every line, if it is a list
-    rows: Path | None = None  # file that gets the probabilities of every answer, before its line
+    rows: Journal | None = None  # gets the probabilities (1, K) of every answer, before its line
     classes: Sequence[str] = ()  # in the order of the probabilities
     before: list[Line] = field(default_factory=list)  # the lines that were there
     counts: Counter[str] = field(default_factory=Counter)  # of the complete file
@@ -93,26 +92,16 @@ class AnswerFile:
         self._file = sys.stdout if self.target is None else self._opened(self.target)
         for line in self.before:
             self._register(line)
-        if self.rows is not None:
-            size = 4 * len(self.classes) * self.counts["answered"]
-            with self.rows.open("ab") as file:
-                if file.tell() < size:
-                    raise InputError(f"{self.rows} lacks probabilities: use --overwrite.")
-                file.truncate(size)
+        n = self.counts["answered"]
+        if self.rows is not None and self.rows.cut(n) < n:
+            raise InputError(f"{self.rows.path} lacks probabilities: use --overwrite.")
         if self.sorter is not None:
             self.sorter.repair(self.before)
-        more = {UNSURE: self.unsure_below > 0, NONE: bool(self.settings.get(NONE))}
-        more |= {CLASS_SET: bool(self.settings.get("sets"))}
-        more |= {name: True for place in range(self.top) for name in columns_of(place + 1)}
-        more |= {SORTED_TO: self.sorter is not None}
-        self._columns = (*COLUMNS, *(name for name, is_there in more.items() if is_there))
-        if self.layout == "csv" and not (self.target and self.target.stat().st_size):
-            self._file.write(csv_row(self._columns))
         if self.table is not None:
             self._file.write(self.table.header())
 
     def _opened(self, target: Path) -> IO[str]:
-        lines, text = lines_file(target, self.layout), ""
+        lines = lines_file(target)
         if target.exists() and not lines.exists():
             raise InputError(
                 f"{lines} is gone, without which {target} cannot be continued: replace it by "
@@ -120,18 +109,17 @@ class AnswerFile:
             )
         if self.resume:
             _check_settings(target, self.settings)
-            self.before = appended(target, self.layout)
-            text = _complete_lines(lines, self.layout) if lines.exists() else ""
+            self.before = appended(target)
         try:
-            if self.settings:
+            if self.settings or lines != target:
                 resume_folder(target).mkdir(exist_ok=True)
+            if self.settings:
                 with replacing(resume_folder(target) / "settings.json") as partial:
                     partial.write_text(json.dumps(self.settings, indent=1) + "\n", "utf-8")
-            mode = "a" if self.resume else "x"
-            file = lines.open(mode, encoding="utf-8", errors="surrogateescape", newline="")
+            file = lines.open("a" if self.resume else "x", encoding="utf-8", newline="")
         except OSError as error:
             raise not_writable(target, error) from None
-        file.truncate(len(text.encode("utf-8", "surrogateescape")))  # a cut line is decided again
+        file.truncate(len(_complete(lines)))  # a line that was cut off is decided again
         return file
 
     def __enter__(self) -> Self:
@@ -145,8 +133,9 @@ class AnswerFile:
         except OSError as error:
             if kind is None:
                 raise no_room(self.target, error) from None
-        if self.layout == "parquet" and kind is None:
-            _write_parquet(self.target)
+        if self.target.suffix.lower() in TABLES:
+            with contextlib.suppress(*[InputError] if kind else ()):  # what comes first is reported
+                _write_table(self.target, appended(self.target))
 
     def is_new(self, path: str | Path) -> bool:
         """Whether an image has no answer yet."""
@@ -156,13 +145,13 @@ class AnswerFile:
         """Write the line of an image that was answered."""
         answer = replace(answer, unsure_below=self.unsure_below)
         self.missing_labels = answer.prediction.decision.missing_labels or 0
-        self._add_row(dict(answer.top(len(self.classes))))
+        self._add_row(answer.step, dict(answer.top(len(self.classes))))
         self.add({"path": path, **answer.as_dict(self.top)})
 
     def correct(self, path: str, label: str, step: int) -> None:
         """Write what a person said of an image, unless it was written before."""
         if self.is_new(path):
-            self._add_row({label: 1.0})
+            self._add_row(step, {label: 1.0})
             line = {"path": path, "label": label, "probability": 1.0, "step": step}
             self.add({**line, CORRECTED: True})
 
@@ -171,19 +160,15 @@ class AnswerFile:
         if self._errors.get(path) != error:
             self.add({"path": path, "error": error})
 
-    def _add_row(self, probs: Mapping[str, float]) -> None:
+    def _add_row(self, step: int, probs: Mapping[str, float]) -> None:
         if self.rows is not None:
-            try:
-                with self.rows.open("ab") as file:
-                    np.array([probs.get(name, 0) for name in self.classes], "<f4").tofile(file)
-            except OSError as error:
-                raise no_room(self.rows, error) from None
+            self.rows.add(step, np.array([[probs.get(name, 0) for name in self.classes]]))
 
     def write_probabilities(self, target: Path) -> None:
         """Write a NumPy file (N, K), a row per answer, at once or not at all."""
-        matrix = np.fromfile(self.rows or "", "<f4").reshape(-1, len(self.classes))
+        rows = [row for _, row, _ in self.rows or ()] or [np.empty((0, len(self.classes)), "f4")]
         with replacing(target) as partial, partial.open("wb") as file:
-            np.save(file, matrix)
+            np.save(file, np.concatenate(rows))
 
     def add(self, line: Line) -> None:
         """Write one line, then put the image where it belongs."""
@@ -191,8 +176,7 @@ class AnswerFile:
         if self.sorter is not None and "label" in line:
             label = None if line.get(NONE) else line["label"]
             line[SORTED_TO] = str(self.sorter.place_for(path, label))
-        text = csv_line(line, self._columns) if self.layout == "csv" else json_line(line)
-        self._write(text if self.table is None else self.table.row(line))
+        self._write(json_line(line) if self.table is None else self.table.row(line))
         self._register(line)
         if self.sorter is not None and SORTED_TO in line:
             self.sync()  # a file is never put where no line says
@@ -219,8 +203,7 @@ class AnswerFile:
         named = sorted((-n, name) for name, n in self.per_class.items() if name)
         rows = [(printable(name), -n) for n, name in named[:_CLASSES_SHOWN]]
         if rest := named[_CLASSES_SHOWN:]:
-            more = "1 more class" if len(rest) == 1 else f"{len(rest)} more classes"
-            rows.append((more, -sum(n for n, _ in rest)))
+            rows.append((f"... and {len(rest)} more", -sum(n for n, _ in rest)))
         for kind, shown in ((UNSURE, UNSURE), (NONE, NONE_OF_THESE)):
             rows += [(f"({shown})", self.counts[kind])] if self.counts[kind] else []
         width = max((len(name) for name, _ in rows), default=0)
@@ -251,41 +234,19 @@ class AnswerFile:
             raise no_room(self.target, error) from None
 
 
-def no_room(path: Path | None, error: OSError) -> InputError:
-    """The sentence for a file, or standard output if there is none, on a disk without room."""
-    remedy = "make room and use --resume, for the lines before are kept" if path else "make room"
-    why = f"cannot be written ({error.strerror})"
-    return InputError(f"{path or 'standard output'} {why}: {remedy}.")
-
-
-def layout_of(path: Path | None, asked: Layout | None) -> Layout:
-    """The format that was asked for, else that of the suffix; a table on a terminal."""
-    if asked is not None or path is None:
-        return asked or ("table" if sys.stdout.isatty() else "jsonl")
-    if str(path) == "-":
-        raise InputError("- is no file: leave --out out for standard output.")
-    if path.suffix.lower() not in LAYOUTS:
-        raise InputError(
-            f"The suffix of {path} names no format: end it with {', '.join(LAYOUTS)}, or say "
-            "which one with --format."
-        )
-    return LAYOUTS[path.suffix.lower()]  # type: ignore[return-value]
-
-
 def resume_folder(path: Path) -> Path:
     """The folder that holds everything needed to continue a file of answers."""
     return path.with_name(f"{path.name}.resume")
 
 
-def lines_file(path: Path, layout: Layout) -> Path:
-    """The file that lines are appended to: the answers, or a companion of a Parquet file."""
-    return resume_folder(path) / "answers.jsonl" if layout == "parquet" else path
+def lines_file(path: Path) -> Path:
+    """The file that lines are appended to: the answers, or a companion of a CSV or Parquet file."""
+    return resume_folder(path) / "answers.jsonl" if path.suffix.lower() in TABLES else path
 
 
-def appended(path: Path, layout: Layout) -> list[Line]:
+def appended(path: Path) -> list[Line]:
     """The complete lines that were appended so far; none if there is no file yet."""
-    lines = lines_file(path, layout)
-    return read_answers(lines, "csv" if layout == "csv" else "jsonl") if lines.exists() else []
+    return read_answers(path) if lines_file(path).exists() else []
 
 
 def kept_settings(path: Path) -> dict[str, Any]:
@@ -312,28 +273,41 @@ def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
             )
 
 
-def read_answers(path: Path, layout: Layout | None = None) -> list[Line]:
-    """The complete lines of a file; numbers and truth values in their types."""
-    layout = layout or layout_of(path, None if path.suffix.lower() in LAYOUTS else "jsonl")
+def read_answers(path: Path) -> list[Line]:
+    """The complete lines of a file of answers, or those that a CSV or Parquet file is made of.
+
+    A CSV file that has lost its lines is read itself, without sets and further classes.
+    """
+    is_alone = path.suffix.lower() == ".csv" and path.exists() and not lines_file(path).exists()
     try:
-        if layout == "csv":
+        if is_alone:
             rows = _read_csv(path)
-        elif layout == "parquet":
-            table = library("pyarrow.parquet", "parquet").read_table(path, memory_map=False)
-            rows = [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
         else:
-            rows = [parsed_json(line) for line in _complete_lines(path, layout).split("\n")[:-1]]
-        lines = msgspec.convert(rows, list[_Form], strict=layout != "csv")
+            rows = [parsed_json(line) for line in _complete(lines_file(path)).splitlines()]
+        lines = msgspec.convert(rows, list[_Form], strict=not is_alone)
+        json.dumps(rows, ensure_ascii=False).encode("utf-8", "surrogateescape")  # no lone surrogate
         if not all("error" in line or {"label", "step"} <= line.keys() for line in lines):
             raise ValueError("a line is not an answer")
     except InputError:
         raise
-    except (OSError, ValueError, TypeError, KeyError, NotImplementedError, csv.Error) as error:
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
         why = str(error).partition("\n")[0].rstrip(".")
         raise InputError(
             f"{path} holds no predictions ({why}): name a file that crg predict wrote."
         ) from None
     return [dict(line) for line in lines]
+
+
+def _read_csv(path: Path) -> list[Line]:
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        rows = [{k: unmarked(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+    if not rows:
+        raise ValueError("it has no lines")
+    for row in rows:
+        row.pop(CLASS_SET, None)
+        if "step" in row:
+            row.setdefault("label", "")
+    return rows
 
 
 def place_of(line: Line) -> Path:
@@ -342,35 +316,35 @@ def place_of(line: Line) -> Path:
     return moved if moved.exists() and not path.exists() else path
 
 
-def _read_csv(path: Path) -> list[Line]:
-    lines = []
-    for row in csv.DictReader(io.StringIO(_complete_lines(path, "csv"), newline="")):
-        line: Line = {name: unmarked(value) for name, value in row.items() if value}
-        if "step" in line:
-            line.setdefault("label", "")
-        if CLASS_SET in line:
-            line[CLASS_SET] = parsed_json(line[CLASS_SET])
-        while (columns := columns_of(1 + len(line.get(TOP, ()))))[0] in line:
-            label, probability = map(line.pop, columns)
-            line.setdefault(TOP, []).append({"label": label, "probability": probability})
-        lines.append(line)
-    return lines
+def _write_table(target: Path, lines: Sequence[Line]) -> None:
+    """Write the lines as CSV or Parquet, completely or not at all."""
+    with replacing(target) as partial:
+        if target.suffix.lower() == ".csv":
+            columns = _columns(lines)
+            rows = (csv_line(line, columns) for line in lines)
+            with partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                file.writelines([csv_row(columns), *rows])
+        else:
+            _write_parquet(partial, lines)
 
 
-def _write_parquet(target: Path) -> None:
-    """Write the lines kept for a Parquet file as one table, completely or not at all."""
+def _columns(lines: Sequence[Line]) -> list[str]:
+    """The columns of a CSV file: those that are always there, and others that a line has."""
+    n_top = max((len(line.get(TOP, ())) for line in lines), default=0)
+    found = {*COLUMNS, *(name for line in lines for name in line)} - {TOP}
+    columns = [name for name in get_type_hints(_Form) if name in found]
+    return columns + [name for place in range(n_top) for name in columns_of(place + 1)]
+
+
+def _write_parquet(target: Path, lines: Sequence[Line]) -> None:
     pyarrow, parquet = library("pyarrow", "parquet"), library("pyarrow.parquet", "parquet")
     kinds = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_()}
     kinds |= {int: pyarrow.int64(), list[str]: pyarrow.list_(pyarrow.string())}
     best = pyarrow.struct([(name, kinds[kind]) for name, kind in get_type_hints(_Best).items()])
     kinds[list[_Best]] = pyarrow.list_(best)
     schema = pyarrow.schema([(name, kinds[kind]) for name, kind in get_type_hints(_Form).items()])
-    rows = [
-        {name: _as_utf_8(value) for name, value in line.items()}
-        for line in appended(target, "parquet")
-    ]
-    with replacing(target) as partial:
-        parquet.write_table(pyarrow.Table.from_pylist(rows, schema), partial)
+    rows = [{name: _as_utf_8(value) for name, value in line.items()} for line in lines]
+    parquet.write_table(pyarrow.Table.from_pylist(rows, schema), target)
 
 
 def _as_utf_8(value: Any) -> Any:
@@ -380,19 +354,11 @@ def _as_utf_8(value: Any) -> Any:
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _complete_lines(path: Path, layout: Layout) -> str:
-    """The text up to the last complete line; a quote that complete lines follow must be closed."""
+def _complete(path: Path) -> bytes:
+    """Read a file up to the end of its last complete line."""
     try:
-        data = path.read_bytes().decode("utf-8", "surrogateescape")
+        content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
-    complete = data[: data.rfind("\n") + 1]
-    while layout == "csv" and complete.count('"') % 2:  # cut off within a cell
-        complete = complete[: complete.rfind("\n", 0, len(complete) - 1) + 1]
-    n_commas, later = data.partition("\n")[0].count(","), data[len(complete) :].split("\n")[1:-1]
-    if any(each.count(",") >= n_commas for each in later):
-        raise InputError(
-            f"{path} has a quote that is not closed in line {complete.count(chr(10)) + 1}: "
-            "correct that line, or restore the file from a copy."
-        )
-    return complete
+        remedy = "put it back" if path.parent.suffix == ".resume" else "check the path"
+        raise InputError(f"{path} cannot be read ({error.strerror}): {remedy}.") from None
+    return content[: content.rfind(b"\n") + 1]

@@ -29,7 +29,6 @@ from crg.metrics import Numbers, paired_interval, per_class_accuracy
 from crg.predict.answers import CORRECTED, AnswerFile, Line
 from crg.predict.lines import unmarked
 from crg.results.schema import ENOUGH_IMAGES
-from crg.suggest import nearest
 from crg.threads import one_blas_thread
 from crg.types import InputError, listed, parsed_json, printable
 
@@ -81,32 +80,20 @@ def read_corrections(path: Path) -> dict[str, str]:
     return labels
 
 
-def check(corrections: Mapping[str, str], classes: Iterable[str]) -> None:
-    """Refuse, before any work, a label that names no class and an image that is not there."""
-    known = frozenset(classes)
-    for path, label in corrections.items():
-        if label not in known:
-            raise InputError(
-                f"The correction of {shown(path)} to {label!r} names no class: "
-                f"{nearest(label, known, 'add it to the classes or change the label.')}"
-            )
-        if not os.path.isfile(path):
-            raise _unreadable(f"there is no {shown(path)} below {os.getcwd()}")
-
-
 def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int = 1) -> None:
-    """Encode every corrected image and learn its label."""
+    """Encode every corrected image and learn its label; nothing is learnt if one is no class."""
+    for label in corrections.values():
+        classifier.task.index_of(label)
     images = list(map(Path, corrections))
     for name, _, features in classifier.encode_many(images, corrections, workers=workers):
         if isinstance(features, InputError):
-            raise _unreadable(str(features).rstrip("."))
+            why = str(features).rstrip(".")
+            raise InputError(
+                f"A corrected image cannot be read ({why}): put it back, call crg where the "
+                "answers were made, or take its line out of the corrections."
+            )
         with one_blas_thread():
             classifier.adapter.correct(features, corrections[name], sample_id=name)
-
-
-def _unreadable(why: str) -> InputError:
-    remedy = "put it back, call crg where the answers were made, or take its line out"
-    return InputError(f"A corrected image cannot be read ({why}): {remedy} of the corrections.")
 
 
 def true_labels(given: str, paths: Iterable[str], classes: Sequence[str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import csv
 import errno
 import glob
 import itertools
+import math
 import os
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -57,11 +58,6 @@ def _meant(argument: str) -> Sequence[Path]:
         return [*(path / name for name in names if is_image_name(name)), *map(Path, closed)]
     if path.is_file():
         suffix = path.suffix.lower()
-        if suffix in (".json", ".jsonl", ".parquet"):
-            raise InputError(
-                f"{printable(argument)} is no list that can be read: give a .csv file with a "
-                f"column path, or a {LIST_SUFFIX} file with a path per line."
-            )
         if suffix == LIST_SUFFIX:
             return [path.parent / name for name in read_lines(path, "image")]
         return _listed(path, TABLE_SUFFIXES[suffix]) if suffix in TABLE_SUFFIXES else [path]
@@ -109,8 +105,6 @@ def read_names(text: str | None) -> tuple[str, ...] | None:
             "The list of --classes has a line break or an open quote: separate names by "
             "commas, or write one per line into a file and name that."
         ) from None
-    if len(names) == 1 and os.path.isdir(text):
-        raise InputError(f"{text} is a folder, and no list of classes: separate names by commas.")
     if len(names) == 1:
         raise InputError(
             f"The list of --classes has one name, {text!r}: give at least two, separated by "
@@ -138,7 +132,7 @@ def _listed(table: Path, delimiter: str) -> list[Path]:
 def iter_arrivals(
     list_now: Callable[[], Iterable[Path]],
     interval: float = 0.5,
-    idle: float | None = None,
+    idle: float = math.inf,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Path | None]:
     """Each image of ``list_now()`` in the order of arrival, for ever; None when none is waiting.
@@ -167,6 +161,6 @@ def iter_arrivals(
         if not settled and not now and waited == 0.0:
             yield None
         waited = 0.0 if settled else waited + interval
-        if idle is not None and waited > idle:
+        if waited > idle:
             return
         sleep(interval)

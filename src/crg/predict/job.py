@@ -6,7 +6,6 @@ import contextlib
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os.path import realpath  # which a loop of links does not stop
@@ -15,48 +14,47 @@ from typing import Any, Literal, TypeAlias
 
 from crg import state_file
 from crg.answer import COLUMNS
-from crg.atomic import check_place, locked
+from crg.atomic import check_place, locked, locked_folder
 from crg.classifier import Classifier
 from crg.encoding import EncodingProgress
 from crg.extras import library
-from crg.images.reading import IMAGE_SUFFIXES, shown
-from crg.images.views import Augment
+from crg.images.reading import shown
 from crg.methods.base import Method
 from crg.methods.registry import DEFAULT, get_method
 from crg.parts.decisions import NoneOfThese
 from crg.predict.answers import (
+    SUFFIXES,
+    TABLES,
     AnswerFile,
-    Layout,
     appended,
     kept_settings,
-    layout_of,
+    lines_file,
     read_answers,
     resume_folder,
 )
 from crg.predict.corrections import (
     FOLDERS,
     label_studio_files,
+    learn,
     read_corrections,
     true_labels,
     write_label_studio,
 )
-from crg.predict.corrections import check as check_corrections
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images, read_names
+from crg.predict.journal import Journal
 from crg.predict.lines import PrintedTable
 from crg.predict.sorting import By, Sorter, check_apart
-from crg.predict.stream import ImageStream, Journal, kept_features, second_pass
-from crg.prompts import PHOTO, Mode
+from crg.predict.stream import ImageStream, kept_features, second_pass
 from crg.threads import processors
 from crg.types import InputError
 
-SECONDS_BETWEEN_NOTES = 10.0  # of a watch that is busy
 FIRST_PASS = "first pass"
 
 Note: TypeAlias = Callable[[str], None]
 Part: TypeAlias = tuple[str, int, Iterator[Any]]  # its name, how many images at most, the work
 # The fields of a job that are arguments of the classifier under the same name.
-_FOR_CLASSIFIER = ("model", "method", "options", "descriptions", "prompts", "views", "augment",
-                   "device", "few", "text_features", "none_of_these", "sets")  # fmt: skip
+_FOR_CLASSIFIER = ("model", "method", "options", "templates", "descriptions", "views",
+                   "device", "text_features", "none_of_these", "sets")  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -71,20 +69,16 @@ class PredictJob:
     text_features: str | None = None
     templates: tuple[str, ...] = ()
     descriptions: Path | None = None
-    prompts: Mode = "template"
     views: int = 1
-    augment: Augment = "crops"
     device: str | None = None
     features: Path | None = None
-    few: str | None = None
     out: Path | None = None
-    layout: Layout | None = None  # None: by the suffix of ``out``
     top: int | None = None
     unsure_below: float = 0.0
     none_of_these: NoneOfThese = None
     sets: float | None = None
     sort_into: Path | None = None
-    by: By | None = None
+    by: By = "copy"
     passes: int | None = None  # None: what suits method and images
     save_state: Path | None = None
     load_state: Path | None = None
@@ -94,13 +88,10 @@ class PredictJob:
     truth: str | None = None  # a file, or ``folders``
     export: Literal["label-studio"] | None = None
     probabilities: Path | None = None
-    strict: bool = False  # stop at the first image that cannot be read
-    watch: bool = False
-    idle: float | None = None
+    watch: float | None = None  # ends after so many seconds without an image
 
     def __post_init__(self) -> None:
-        """Choose format and passes, and refuse options that contradict each other."""
-        self.layout = layout_of(self.out, self.layout)
+        """Choose the number of passes, and refuse what contradicts itself or overwrites files."""
         self.passes = self.passes or self._default_passes()
         self._check_options()
         self._check_outputs()
@@ -108,13 +99,7 @@ class PredictJob:
     @property
     def is_live(self) -> bool:
         """Whether images are named one by one, so that their number is unknown."""
-        return self.watch or STANDARD_INPUT in self.images
-
-    @property
-    def states(self) -> list[Path]:
-        """Where the state is saved as images are learnt; the first one is there to be resumed."""
-        kept = None if self.out is None else resume_folder(self.out) / "state"
-        return [path for path in (kept, self.save_state) if path is not None]
+        return self.watch is not None or STANDARD_INPUT in self.images
 
     def how_to_continue(self) -> str:
         """Name the files that a stopped job leaves behind, and how to continue."""
@@ -137,16 +122,14 @@ class PredictJob:
         """Refuse options that do not go together."""
         is_listed = STANDARD_INPUT in self.images
         for is_wrong, sentence in (
-            (is_listed and (len(self.images) > 1 or self.watch),
+            (is_listed and (len(self.images) > 1 or self.watch is not None),
              "A list on standard input stands alone: leave out the rest and --watch."),
             (is_listed and sys.stdin is None,
              "Standard input is closed: send a list of images to it, or name them."),
-            (self.idle is not None and not self.watch,
-             "--idle ends a watch: add --watch or leave it out."),
             (self.features is not None and self.is_live,
              "--features keeps a list of images that is complete: leave it out, or --watch and "
              "standard input."),
-            (self.watch and self.passes == 2,
+            (self.watch is not None and self.passes == 2,
              "A watch has no end, after which a second pass could begin: leave out --watch or "
              "--passes 2."),
             (self.passes == 2 and self.load_state is not None,
@@ -154,68 +137,60 @@ class PredictJob:
             (self.text_features and (self.templates or self.descriptions),
              "--text-features stands in for prompts: leave it out, or --template and "
              "--descriptions."),
-            (self.resume and self.out is None,
-             "--resume needs the file that the earlier call wrote: name it with --out."),
-            (self.resume and self.overwrite,
-             "--resume keeps what --overwrite replaces: use one of them."),
-            (self.layout == "parquet" and self.out is None,
-             "Parquet is no text for standard output: name a file with --out."),
-            (self.layout == "table" and self.out is not None,
-             "A table is for people, not for a file: leave out --out, or use --format csv."),
-            (self.by is not None and self.sort_into is None,
-             "--by says how images are sorted: add --sort-into or leave it out."),
-            ((self.export or self.probabilities) and self.out is None,
-             "--export and --probabilities go with a file of answers: name it with --out."),
+            (self.out is None and (self.resume or self.export or self.probabilities),
+             "--resume, --export and --probabilities need a file of answers: name it with --out."),
+            (self.out is not None and self.out.suffix.lower() not in SUFFIXES,
+             f"The suffix of --out {self.out} names no format: end it with {', '.join(SUFFIXES)}."),
             (self.probabilities and self.probabilities.suffix != ".npy",
              f"--probabilities {self.probabilities} is no NumPy file: end its name with .npy."),
-            (self.out and self.save_state and realpath(self.out) == realpath(self.save_state),
-             "--out and --save-state are the same file: choose two names."),
+            (self.resume and self.overwrite,
+             "--resume keeps what --overwrite replaces: use one of them."),
         ):  # fmt: skip
             if is_wrong:
                 raise InputError(sentence)
 
     def _check_outputs(self) -> None:
         """Refuse outputs that would overwrite something else or could not be written."""
-        if self.layout == "parquet":
-            library("pyarrow.parquet", "parquet")
         if self.sort_into is not None:
             check_apart(self.sort_into, self.images)
-        inputs = set(map(realpath, self.images))
-        for option, output in (("--out", self.out), ("--save-state", self.save_state)):
-            if output is not None and realpath(output) in inputs:
-                raise InputError(f"{option} {output} is among the images: choose another name.")
-        if self.out is not None and self.out.exists() and not self.resume:
-            self._check_out(self.out)
+        taken = set(map(realpath, self.images))
+        for option, path in (("--out", self.out), ("--save-state", self.save_state)):
+            if path is not None and realpath(path) in taken:
+                raise InputError(f"{option} {path} has another use here: choose another name.")
+            taken |= set() if path is None else {realpath(path)}
+        if self.out is not None:
+            if self.out.suffix.lower() == ".parquet":
+                library("pyarrow.parquet", "parquet")
+            if not self.resume:
+                there = self.out if self.out.exists() else lines_file(self.out)
+                self._check_replaced(there, "a file of answers", _is_ours(self.out))
         if self.save_state is not None:
-            self._check_save_state(self.save_state)
+            check_place(self.save_state)
+            if self.load_state is None or realpath(self.load_state) != realpath(self.save_state):
+                is_state = self.save_state.exists() and state_file.is_state(self.save_state)
+                self._check_replaced(self.save_state, "a saved state", is_state)
         tasks = label_studio_files(self.out) if self.export and self.out else ()
         for path in (*tasks, *filter(None, [self.probabilities])):
             check_place(path)
-            if path.exists() and not (self.resume or self.overwrite):
-                raise InputError(f"{path} exists already: replace it by --overwrite or choose "
-                                 "another name.")  # fmt: skip
+            self._check_replaced(path)
 
-    def _check_out(self, out: Path) -> None:
-        """What crg did not write is not replaced; an empty file holds nothing to lose."""
-        if not self.overwrite:
-            raise InputError(f"{out} exists already: continue with it by --resume, replace it by "
+    def _check_replaced(self, path: Path, what: str = "", is_ours: bool = True) -> None:
+        """Refuse to lose a file: ours are replaced if that is asked for, others never."""
+        if path.exists() and not (self.resume or self.overwrite):
+            raise InputError(f"{path} exists already: continue with it by --resume, replace it by "
                              "--overwrite or choose another name.")  # fmt: skip
-        is_table = out.read_bytes().startswith(",".join(COLUMNS[:2]).encode())
-        with contextlib.suppress(InputError):
-            if is_table or not out.stat().st_size or read_answers(out, self.layout):
-                return
-        raise InputError(f"{out} exists and holds no answers: choose another name with --out.")
+        if path.exists() and not is_ours:
+            raise InputError(f"{path} exists and is not {what}: choose another name.")
 
-    def _check_save_state(self, path: Path) -> None:
-        check_place(path)
-        if path.suffix.lower() in IMAGE_SUFFIXES:
-            raise InputError(f"--save-state {path} is named like an image: choose another name.")
-        if path.exists() and not state_file.is_state(path):
-            raise InputError(f"{path} exists and is not a saved state: choose another name.")
-        same = self.load_state is not None and realpath(self.load_state) == realpath(path)
-        if path.exists() and not (same or self.resume or self.overwrite):
-            raise InputError(f"{path} exists already: continue with it by --load-state or "
-                             "--resume, or replace it by --overwrite.")  # fmt: skip
+
+def _is_ours(out: Path) -> bool:
+    """Whether a file is one of answers, or empty, so that there is nothing to lose."""
+    content = out.read_bytes() if out.exists() else b""
+    if not content or content.startswith(",".join(COLUMNS[:2]).encode()):
+        return True
+    with contextlib.suppress(InputError):
+        return bool(read_answers(out)) or out.suffix.lower() in TABLES
+    return False
 
 
 @contextlib.contextmanager
@@ -237,34 +212,34 @@ def opened(
         given = shown(" ".join(job.images)[:200])
         raise InputError(f"No images were found in {given}: give a folder or a glob with some.")
     with contextlib.ExitStack() as held:
-        kept = _hold(job, held)
-        checkpoint = job.states[0] if job.resume and job.states[0].exists() else None
-        classifier = _classifier(job, names, checkpoint, on_note)
-        if corrections and not checkpoint:
-            check_corrections(corrections, classifier.task.class_names)
+        folder = _hold(job, held)
+        state = folder / "state" if job.resume and (folder / "state").exists() else None
+        classifier = _classifier(job, names, state or job.load_state, on_note)
+        if state is None:
+            learn(classifier, corrections, processors())
         if job.truth is not None and listed is not None:
             true_labels(job.truth, map(str, listed), classifier.task.class_names)
-        before = kept_settings(job.out).get("started_at") if job.out and checkpoint else None
+        before = kept_settings(job.out).get("started_at") if job.out and state else None
         started_at = before if type(before) is int else classifier.adapter.n_steps
         features = None
         if job.features is not None:
             where = job.features, job.resume
             features = kept_features(classifier, listed or (), *where, on_progress)
-        output = held.enter_context(_output(job, corrections, classifier, started_at, listed))
+        output = held.enter_context(
+            _output(job, corrections, classifier, started_at, listed, folder)
+        )
         stream = ImageStream(
             classifier,
             output,
-            job.states,
-            None if kept is None else Journal(kept / "journal"),
-            strict=job.strict,
+            folder,
+            job.save_state,
             workers=processors(),
             corrections=corrections,
-            knows_corrections=checkpoint is not None,
             started_at=started_at,
             kept=features,
         )
-        if kept is not None and job.passes == 2:
-            yield output, _two_passes(job, stream, kept, listed, held, on_note)
+        if job.passes == 2:
+            yield output, _two_passes(stream, listed, held, on_note)
         else:
             paths = _live_paths(job, output, on_note) if listed is None else listed
             yield output, [("images", len(listed or ()), stream.run(paths, job.is_live))]
@@ -276,41 +251,31 @@ def opened(
 
 def _answered(job: PredictJob) -> set[str]:
     """The images that an earlier call has answered, which may have been moved since."""
-    if not job.resume or job.out is None or job.layout is None:
+    if not job.resume or job.out is None:
         return set()
-    first = appended(resume_folder(job.out) / "first.jsonl", "jsonl")
-    return {line["path"] for line in appended(job.out, job.layout) + first}
+    first = appended(resume_folder(job.out) / "first.jsonl")
+    return {line["path"] for line in appended(job.out) + first}
 
 
-def _hold(job: PredictJob, held: contextlib.ExitStack) -> Path | None:
+def _hold(job: PredictJob, held: contextlib.ExitStack) -> Path:
     """Lock what is written; the folder for what a second pass or a later call needs."""
+    for place in filter(None, (job.out, job.save_state)):
+        held.enter_context(locked(place))
     if job.sort_into is not None:
-        if not job.sort_into.exists():  # and if the job is refused, nothing stays behind
-            held.callback(_remove_empty, job.sort_into)
-        job.sort_into.mkdir(parents=True, exist_ok=True)
-    for place in (job.out, job.save_state, job.sort_into and job.sort_into / "images"):
-        if place is not None:
-            held.enter_context(locked(place))
-    if job.out is None and job.passes == 2:
+        held.enter_context(locked_folder(job.sort_into))
+    if job.out is None:
         return Path(held.enter_context(tempfile.TemporaryDirectory()))
-    return None if job.out is None else resume_folder(job.out)
-
-
-def _remove_empty(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # it holds images
-        folder.rmdir()
+    return resume_folder(job.out)
 
 
 def _classifier(
-    job: PredictJob, names: tuple[str, ...] | None, checkpoint: Path | None, on_note: Note
+    job: PredictJob, names: tuple[str, ...] | None, state: Path | None, on_note: Note
 ) -> Classifier:
-    state = checkpoint or job.load_state
     if job.model is None and state is None:
         on_note("the bundled model mini knows rendered shapes only; for photographs name another "
                 "with --model.")  # fmt: skip
     given = {name: getattr(job, name) for name in _FOR_CLASSIFIER}
-    templates = job.templates or (PHOTO,)
-    return Classifier(**given, classes=names, templates=templates, state=state, on_note=on_note)
+    return Classifier(**given, classes=names, state=state, on_note=on_note)
 
 
 def _output(
@@ -319,51 +284,44 @@ def _output(
     classifier: Classifier,
     started_at: int,
     listed: Sequence[Path] | None,
+    folder: Path,
 ) -> AnswerFile:
     """The file of answers; an older one is removed only now, when everything has been checked."""
     settings = {**classifier.settings, "top": job.top, "unsure_below": job.unsure_below,
                 "passes": job.passes, "by": job.by, "sort_into": str(job.sort_into),
                 "started_at": started_at, "corrections": list(corrections.items()),
                 "features": job.features is not None}  # fmt: skip
-    columns = list(read_names(job.classes) or classifier.task.class_names)
+    names = classifier.task.class_names
+    columns = list(read_names(job.classes) or names)
     settings |= {"columns": columns} if job.probabilities else {}
     if job.out is not None and job.overwrite:
         job.out.unlink(missing_ok=True)
-        shutil.rmtree(resume_folder(job.out), ignore_errors=True)
-    sorter = None
-    if job.sort_into is not None:
-        sorter = Sorter(job.sort_into, job.by or "copy", classifier.task.class_names)
-    table = None
-    if job.layout == "table":
-        names = classifier.task.class_names
-        table = PrintedTable(map(str, listed or ()), names, sys.stdout.isatty())
+        shutil.rmtree(folder, ignore_errors=True)
+    is_seen = job.out is None and sys.stdout.isatty()
     return AnswerFile(
         job.out,
-        layout_of(job.out, job.layout),
         job.resume,
         settings,
         job.top or 0,
         job.unsure_below,
-        sorter,
-        table,
+        sorter=Sorter(job.sort_into, job.by, names) if job.sort_into else None,
+        table=PrintedTable(map(str, listed or ()), names) if is_seen else None,
         lines=[] if job.truth or job.export else None,
-        rows=resume_folder(job.out) / "probabilities" if job.out and job.probabilities else None,
+        rows=Journal(folder / "probabilities") if job.probabilities else None,
         classes=columns,
     )
 
 
 def _two_passes(
-    job: PredictJob,
     stream: ImageStream,
-    kept: Path,
     listed: Sequence[Path] | None,
     held: contextlib.ExitStack,
     on_note: Note,
 ) -> list[Part]:
     """The first pass, then the second one, which is closed to new images once it has begun."""
-    output, first = stream.output, kept / "first.jsonl"
-    stream.output = held.enter_context(AnswerFile(first, "jsonl", first.exists()))
-    stream.journal = features = Journal(kept / "features", keep_all=True)
+    output, first = stream.output, stream.folder / "first.jsonl"
+    stream.output = held.enter_context(AnswerFile(first, first.exists()))
+    stream.journal = features = Journal(stream.folder / "features")
     paths = list(iter_lines(sys.stdin)) if listed is None else listed
     if output.before:
         if any(map(stream.output.is_new, paths)):
@@ -373,21 +331,19 @@ def _two_passes(
     def answer_all() -> Iterator[Any]:
         lines = read_answers(first)
         yield from second_pass(stream.classifier, lines, features, output, stream.workers)
-        if job.save_state is not None:
-            stream.classifier.save(job.save_state)
+        if stream.save_state is not None:
+            stream.classifier.save(stream.save_state)
         features.path.unlink(missing_ok=True)
 
     return [(FIRST_PASS, len(paths), stream.run(paths)), ("second pass", len(paths), answer_all())]
 
 
 def _live_paths(job: PredictJob, output: AnswerFile, on_note: Note) -> Iterator[Path | None]:
-    if not job.watch:
+    if job.watch is None:
         yield from iter_lines(sys.stdin)
         return
     list_images(job.images)  # what is not there at the start is refused
-    noted = time.monotonic()
-    for path in iter_arrivals(lambda: list_images(job.images), idle=job.idle):
-        if path is None or time.monotonic() - noted >= SECONDS_BETWEEN_NOTES:
+    for path in iter_arrivals(lambda: list_images(job.images), idle=job.watch):
+        if path is None:
             on_note(f"watching {', '.join(job.images)}, {output.counts['answered']} answered.")
-            noted = time.monotonic()
         yield path

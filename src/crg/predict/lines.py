@@ -63,42 +63,34 @@ def columns_of(place: int) -> tuple[str, str]:
 class PrintedTable:
     """The header and the rows of a table with aligned columns, as wide as the terminal at most."""
 
-    def __init__(self, paths: Iterable[str], classes: Sequence[str], is_coloured: bool) -> None:
-        self._is_coloured = is_coloured and not os.environ.get("NO_COLOR")
-        self._label = min(max(cell_len(printable(name)) for name in classes), _WIDEST_LABEL)
-        self._label = max(self._label, len("zero-shot"))
+    def __init__(self, paths: Iterable[str], classes: Sequence[str]) -> None:
+        self._label = max(min(max(map(cell_len, classes)), _WIDEST_LABEL), len("zero-shot"))
         rest = 2 * (self._label + _NUMBER + 4) + len("corrected")
         most = max(shutil.get_terminal_size().columns - rest, _NARROWEST)
-        longest = max((cell_len(printable(path)) for path in paths), default=most)
-        self._path = min(max(longest, len("image")), most)
+        self._path = min(max(map(cell_len, paths), default=most), most)
 
     def header(self) -> str:
         """The names of the columns."""
         names = {"path": "image", "label": "label", "zero_shot_label": "zero-shot"}
-        return self.row(names).rstrip() + "\n"
+        return self.row(names)
 
     def row(self, line: Mapping[str, Any]) -> str:
         """One image; a path that is too long loses its beginning, and what is special is named."""
-        path, marks = _fitted(line["path"], self._path, -1), [m for m in _MARKS if line.get(m)]
+        cells = [_fitted(line["path"], self._path, -1)]
         if "error" in line:
-            return f"{path}  {self._styled('error', printable(line['error']))}\n"
-        cells = [path]
+            return f"{cells[0]}  {_styled('error', printable(line['error']))}\n"
         for kind in ("", "zero_shot_"):
-            probability = line.get(f"{kind}probability")
-            no_label = "" if kind else "(none)" if line.get("none_of_these") else "(unsure)"
-            label = line.get(f"{kind}label", "") or no_label
-            cells.append(_fitted(label, self._label))
-            cells.append(f"{'' if probability is None else format(probability, '.1%'):>{_NUMBER}}")
-        top = line.get(TOP, ())
-        is_repeated = [each["label"] for each in top] == [line.get("label")]
-        best = (f"{each['label']} {each['probability']:.0%}" for each in top if not is_repeated)
-        sets = " | ".join(line.get("class_set", ()))
-        cells += [self._styled(mark, mark.replace("_", " ")) for mark in marks]
-        cells.append(printable(", ".join(best) or sets))
+            number = line.get(f"{kind}probability")
+            cells.append(_fitted(line.get(f"{kind}label") or "", self._label))
+            cells.append(f"{'' if number is None else format(number, '.1%'):>{_NUMBER}}")
+        cells += [_styled(mark, mark.replace("_", " ")) for mark in _MARKS if line.get(mark)]
+        best = [f"{each['label']} {each['probability']:.0%}" for each in line.get(TOP, ())]
+        cells.append(printable(", ".join(best) or " | ".join(line.get("class_set", ()))))
         return "  ".join(cells).rstrip() + "\n"
 
-    def _styled(self, mark: str, text: str) -> str:
-        return Style.parse(_MARKS[mark]).render(text) if self._is_coloured else text
+
+def _styled(mark: str, text: str) -> str:
+    return text if os.environ.get("NO_COLOR") else Style.parse(_MARKS[mark]).render(text)
 
 
 def _fitted(text: str, width: int, step: int = 1) -> str:

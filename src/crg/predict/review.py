@@ -141,7 +141,7 @@ def _rendered(title: str, content: Mapping[str, Any]) -> str:
     folder = resources.files("crg.predict")
     style, script = (
         "".join((folder / name).read_text("utf-8") for name in names.split())
-        for names in ("cards/page.css cards/cards.css review.css", "cards/cards.js review.js")
+        for names in ("cards/page.css review.css", "cards/cards.js review.js")
     )
     return Template((folder / "review.html").read_text("utf-8")).substitute(
         generator=f'<meta name="generator" {MARK}>',

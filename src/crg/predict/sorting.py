@@ -108,13 +108,11 @@ def check_apart(folder: Path, arguments: Iterable[str]) -> None:
     """
     target = folder.resolve()
     for argument in map(Path, arguments):
-        fixed = list(
-            itertools.takewhile(lambda part: not glob.has_magic(part), argument.parts[:-1])
-        )
-        if not argument.is_dir() and len(fixed) == len(argument.parts) - 1:
-            continue
-        given = (argument if argument.is_dir() else Path(*fixed)).resolve()
-        if target.is_relative_to(given) or given.is_relative_to(target):
+        above = argument if argument.is_dir() else argument.parent
+        fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), above.parts))
+        given = Path(*fixed).resolve()
+        is_searched = argument.is_dir() or len(fixed) < len(above.parts)
+        if is_searched and (target.is_relative_to(given) or given.is_relative_to(target)):
             raise InputError(
                 f"--sort-into {folder} and the images of {argument} lie in each other, so that "
                 "sorted images would be read again: choose a folder beside them."

@@ -11,9 +11,6 @@ stopped and begun again at any moment: the same answers come out, and lines that
 
 from __future__ import annotations
 
-import os
-import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,56 +26,14 @@ from crg.features.files import read_features
 from crg.features.store import HEADER, read_header
 from crg.images.image_set import ImageSet
 from crg.images.reading import shown
-from crg.predict.answers import CORRECTED, AnswerFile, Line, no_room, place_of
+from crg.predict.answers import CORRECTED, AnswerFile, Line, place_of
 from crg.predict.corrections import learn
+from crg.predict.journal import Journal
 from crg.threads import HeldSignals, one_blas_thread
 from crg.types import InputError, Task
 
-_HEAD = struct.Struct("<qIII")  # step, views, width, checksum
-_MOST = 1 << 30  # bytes in one record; a larger one is damage
+JOURNAL = "journal"  # features of the images that the saved state does not know
 _CLASSES = ("image", "other")  # a store has classes; these take part in no answer
-
-
-class Journal:
-    """The features of images that were answered after the state was saved last.
-
-    It brings the state up to the answers without the images, which may have been moved away since.
-    A record has its step, its shape, a checksum and the features; one that a crash cut off is left
-    out. With ``keep_all`` the features of the whole stream are there, for a second pass.
-    """
-
-    def __init__(self, path: Path, keep_all: bool = False) -> None:
-        self.path, self.keep_all = path, keep_all
-
-    def add(self, step: int, views: Vectors) -> None:
-        """One image more, with its views (V, D) as they were given to the adapter."""
-        content = np.ascontiguousarray(views, dtype="<f4").tobytes()
-        check = zlib.crc32(content, zlib.crc32(_HEAD.pack(step, *views.shape, 0)))
-        try:
-            with self.path.open("ab") as file:
-                file.write(_HEAD.pack(step, *views.shape, check) + content)
-        except OSError as error:
-            raise no_room(self.path, error) from None
-
-    def cut_after(self, step: int) -> None:
-        """Leave out what a crash cut off, and what belongs to later steps than ``step``."""
-        ends = [end for found, _, end in self if found <= step]
-        if self.path.exists():
-            os.truncate(self.path, max(ends, default=0))
-
-    def __iter__(self) -> Iterator[tuple[int, Vectors, int]]:
-        """Step and views (V, D) of every whole record, and where it ends."""
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            while len(head := file.read(_HEAD.size)) == _HEAD.size:
-                step, n_views, width, check = _HEAD.unpack(head)
-                content = file.read(min(4 * n_views * width, _MOST))
-                seed = zlib.crc32(_HEAD.pack(step, n_views, width, 0))
-                if check != zlib.crc32(content, seed):
-                    return
-                views = np.frombuffer(content, "<f4").reshape(n_views, width)
-                yield step, views.astype(np.float32), file.tell()
 
 
 def kept_features(
@@ -104,9 +59,8 @@ def kept_features(
             raise InputError(f"{folder} has other features: give another one with --features.")
     else:
         images = ImageSet("images", _CLASSES, (), tuple(map(str, paths)), tuple(paths))
-        how: dict[str, Any] = {"skip_unreadable": True, "on_progress": on_progress}
         try:
-            encode(images, alone, classifier.recipe, folder, **how)
+            encode(images, alone, classifier.recipe, folder, on_progress=on_progress)
         except InputError as error:
             raise InputError(str(error).replace("--out", "--features")) from None
     features, errors = read_features(folder), read_header(folder).skipped
@@ -123,20 +77,21 @@ def kept_features(
 
 @dataclass
 class ImageStream:
-    """Where images go: a classifier, a file of answers, perhaps files to continue with."""
+    """Where images go: a classifier, a file of answers, and files to continue with."""
 
     classifier: Classifier
     output: AnswerFile
-    states: Sequence[Path] = ()  # files that the state is saved to
-    journal: Journal | None = None
+    folder: Path  # that holds the state and a journal, to continue with
+    save_state: Path | None = None  # where else the state is saved
     save_every: int = 100  # images
-    strict: bool = False  # stop at an image that cannot be read
     workers: int = 1
-    corrections: Mapping[str, str] = field(default_factory=dict)  # label by path
-    knows_corrections: bool = False  # whether the state has learnt them
+    corrections: Mapping[str, str] = field(default_factory=dict)  # label by path, learnt already
     started_at: int | None = None  # images that were learnt before the first one of the answers
     kept: Callable[[Iterable[str | Path]], Iterator[Encoded]] | None = None  # instead of encoding
     _last: int = field(default=0, init=False)  # step of the last line
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(self.folder / JOURNAL)  # for a second pass it is another one
 
     def run(self, paths: Iterable[Path | None], live: bool = False) -> Iterator[Any]:
         """Decide every image that has no answer yet; yields after each.
@@ -146,25 +101,31 @@ class ImageStream:
         is a good time to save. A signal never cuts a line in two. The state is saved whatever
         ends the stream. Corrected images come first.
         """
-        if self.corrections and not self.knows_corrections:
-            learn(self.classifier, self.corrections, self.workers)
         first = self.classifier.adapter.n_steps
         self._recover()
-        if self.corrections and not self.knows_corrections:
-            self._save()
+        if self.corrections:
+            self._save()  # which makes sure that they are learnt once
         for path, label in self.corrections.items():
             self.output.correct(path, label, first)
+        new = (path for path in paths if path is None or self.output.is_new(path))
         try:
-            for name, features in self._encoded(paths, live):
-                if name is None:
+            for some in ([path] for path in new) if live else [new]:
+                if some == [None]:
                     self._save()
                     continue
-                self._decide(name, features)
-                if self.output.counts["answered"] % self.save_every == 0:
-                    self._save()
-                yield name
+                for name, _, features in self._encoded(some):
+                    self._decide(name, features)
+                    if self.output.counts["answered"] % self.save_every == 0:
+                        self._save()
+                    yield name
         finally:
             self._save()
+
+    def _encoded(self, images: Iterable[Any], names: Iterable[str] | None = None) -> Any:
+        """The name, the views and the features, or the error, of each image."""
+        if self.kept is not None:
+            return self.kept(images if names is None else names)
+        return self.classifier.encode_many(images, names, self.workers)
 
     def _recover(self) -> None:
         """Bring the state up to the answers, by the journal or else by the images themselves."""
@@ -176,64 +137,38 @@ class ImageStream:
                 f"The state has seen {first} images but the answers end at {self._last}: "
                 "give the state and the answers of the same stream."
             )
-        if self.journal is not None:
-            self.journal.cut_after(self._last)
-        for step, views, _ in self.journal or ():
+        self.journal.cut(sum(step <= self._last for step, *_ in self.journal))
+        for step, views, _ in self.journal:
             if step == adapter.n_steps + 1 and step in lines:
                 self.classifier.answer(views, lines[step]["path"])
         missing = [lines[step] for step in sorted(lines) if step > adapter.n_steps]
-        files, names = map(place_of, missing), [line["path"] for line in missing]
-        encoded = self.classifier.encode_many(files, names, self.workers)
-        for name, _, features in encoded if self.kept is None else self.kept(names):
+        names = [line["path"] for line in missing]
+        for name, _, features in self._encoded(map(place_of, missing), names):
             if isinstance(features, InputError):
                 raise InputError(
                     f"{shown(name)} was readable before the interruption and is not now "
                     f"({features}): put it back or start over."
                 )
-            answer = self.classifier.answer(features, name)
-            if self.journal is not None:
-                self.journal.add(answer.step, features)
+            self.journal.add(self.classifier.answer(features, name).step, features)
 
     def _save(self) -> None:
         """Answers first, then the state that knows them and nothing beyond them."""
-        if not self.states or self.classifier.adapter.n_steps != self._last:
+        if self.classifier.adapter.n_steps != self._last:
             return  # a step whose line could not be written is done again
         with HeldSignals():
             self.output.sync()
-            for state in self.states:
+            for state in filter(None, (self.folder / "state", self.save_state)):
                 self.classifier.save(state)
-            if self.journal is not None and not self.journal.keep_all:
-                self.journal.path.unlink(missing_ok=True)
-
-    def _encoded(
-        self, paths: Iterable[Path | None], live: bool
-    ) -> Iterator[tuple[str | None, Any]]:
-        """The name and the features, or the error, of each image that has no answer yet."""
-        new = (path for path in paths if path is None or self.output.is_new(path))
-        if not live:
-            files = (path for path in new if path is not None)
-            encoded = self.classifier.encode_many(files, workers=self.workers)
-            encoded = encoded if self.kept is None else self.kept(files)
-            yield from ((name, features) for name, _, features in encoded)
-            return
-        for path in new:
-            name = None if path is None else str(path)
-            try:
-                yield name, None if name is None else self.classifier.encode(path, name)
-            except InputError as error:
-                yield name, error
+            (self.folder / JOURNAL).unlink(missing_ok=True)
 
     def _decide(self, name: str, features: Vectors | InputError) -> None:
         """Answer one image and write its line."""
         if isinstance(features, InputError):
-            if self.strict:
-                raise features
             self.output.unreadable(name, str(features))
             return
         answer = self.classifier.answer(features, name)
         with HeldSignals():
-            if self.journal is not None:
-                self.journal.add(answer.step, answer.features)
+            self.journal.add(answer.step, answer.features)
             self.output.answer(name, answer)
             self._last = answer.step
 
@@ -251,23 +186,26 @@ def second_pass(
     again, as the images that were steps are, and written last: until then the files are there.
     """
     corrected = {line["path"]: line for line in first if line.get(CORRECTED)}
-    paths = dict.fromkeys(line["path"] for line in answered(first))
-    views: Iterator[Vectors] = iter(())
+    steps = {line["step"]: line["path"] for line in answered(first)}
+    paths = set(steps.values())
     if any(map(output.is_new, paths)):
+        if list(steps) != [step for step, *_ in features]:
+            raise InputError(
+                f"{features.path} lacks features of the first pass: start over with --overwrite."
+            )
         with one_blas_thread():
-            classifier.adapter.finish(zip(paths, _stored(first, features), strict=True))
-        if corrected:
-            learn(classifier, {path: line["label"] for path, line in corrected.items()}, workers)
-        views = _stored(first, features)
+            classifier.adapter.finish((steps[step], views) for step, views, _ in features)
+        learn(classifier, {path: line["label"] for path, line in corrected.items()}, workers)
+    stored = iter(features)
     for line in first:
         if "error" in line and line["path"] not in paths:
             output.unreadable(line["path"], line["error"])
         elif "step" in line and not line.get(CORRECTED):
-            seen = next(views, None)
-            if seen is not None and output.is_new(line["path"]):
+            _, views, _ = next(stored, (0, np.empty(0, "f4"), 0))  # none is left if all is answered
+            if output.is_new(line["path"]):
                 with one_blas_thread():
-                    prediction = classifier.adapter.answer(seen, line["path"])
-                    answer = answer_for(classifier.task, prediction, seen, line["step"])
+                    prediction = classifier.adapter.answer(views, line["path"])
+                    answer = answer_for(classifier.task, prediction, views, line["step"])
                 with HeldSignals():
                     output.answer(line["path"], answer)
                 yield line
@@ -278,15 +216,3 @@ def second_pass(
 def answered(lines: Iterable[Line]) -> Iterator[Line]:
     """The lines of images that were answered by the model, in the order of their steps."""
     return (line for line in lines if "step" in line and not line.get(CORRECTED))
-
-
-def _stored(first: Iterable[Line], features: Journal) -> Iterator[Vectors]:
-    """The views (V, D) of each image that the first pass answered."""
-    records = iter(features)
-    for line in answered(first):
-        step, views, _ = next(records, (None, None, 0))
-        if views is None or step != line["step"]:
-            raise InputError(
-                f"{features.path} lacks features of the first pass: start over with --overwrite."
-            )
-        yield views

@@ -22,6 +22,8 @@ from crg.results.schema import ENOUGH_IMAGES, ENOUGH_ORDERS, Result
 from crg.streams.orders import shuffled
 
 FIRST = (50, 100, 200, 500)  # images of a cold start
+QUALITY = ("accuracy", "ece", "aurc", "accuracy_at_90", "nll", "worst_class_accuracy")
+AVERAGED = (*QUALITY, "outside_auroc", "purity")  # metrics whose mean over orders is shown
 _N_PLACES = 60  # of a curve
 _FIRST_PLACE = 20  # the accuracy over fewer images is mostly noise
 
@@ -152,30 +154,15 @@ def _streams(runs: Sequence[Result], which: Which) -> list[Numbers]:
 def figures_of(runs: Sequence[Result], once: bool) -> dict[str, Any]:
     """Everything measured of a method over its orders, by the names of ``MethodResult``."""
     own = [run.metrics for run in runs]
-    averaged = ("accuracy", "ece", "nll", "worst_class_accuracy", "purity")
+    times = [each["ms_per_step_median"] for each in own if each.get("ms_per_step_median")]
     return {
-        **{name: spread([each.get(name) for each in own]) for name in averaged},
+        **{name: spread([each.get(name) for each in own]) for name in AVERAGED},
+        "ms_per_step": statistics.median(times) if times else None,
         "peak_bytes": max((each.get("peak_bytes") or 0 for each in own), default=0) or None,
-        "reliability": _reliability(own),
         "learning": _learning(runs, once),
         "baseline_learning": _learning(runs, once, "zero_shot"),
         "purity_over_time": _purity_over_time(own),
     }
-
-
-def _reliability(own: Iterable[Mapping[str, Any]]) -> tuple[tuple[int, float, float], ...]:
-    """The bins of all orders together, without the empty ones."""
-    tables = [each["reliability"] for each in own if each.get("reliability")]
-    if len({len(each) for each in tables}) != 1:
-        return ()  # none, or bins of several sizes
-    rows = np.array(tables, dtype=float)  # (orders, bins, 3); None has become NaN
-    counts = rows[:, :, 0]
-    sums = np.nansum(rows[:, :, 1:] * counts[:, :, None], axis=0)
-    return tuple(
-        (int(total), float(confidence / total), float(right / total))
-        for total, (confidence, right) in zip(counts.sum(axis=0), sums, strict=True)
-        if total
-    )
 
 
 def _learning(runs: Sequence[Result], once: bool, which: Which = "metrics") -> Curve:

@@ -21,7 +21,7 @@ from crg.report.contrasts import Contrast, Correctness, Curve, Spread
 from crg.results import ledger as results
 from crg.results import schema
 from crg.results.ledger import Ledger
-from crg.results.papers import Papers, Reported, bundled_papers
+from crg.results.papers import Reported, bundled_papers
 from crg.results.schema import ENOUGH_ORDERS, Outline, Result, Setting, Source, Variant
 from crg.types import InputError
 
@@ -35,20 +35,22 @@ class MethodResult:
     reason: str = ""
     accuracy: Spread | None = None
     gain: Contrast | None = None  # over zero-shot; None for zero-shot itself
-    rival: Contrast | None = None  # against the most accurate other method of its kind
-    step: Contrast | None = None  # against the most similar variant above it
+    rival: Contrast | None = None  # see ``_Reader._rival``
     best: bool = False  # see ``is_best``
     ece: Spread | None = None
+    aurc: Spread | None = None  # area under the risk-coverage curve
+    accuracy_at_90: Spread | None = None  # of the 90% most confident answers
+    outside_auroc: Spread | None = None  # how well ``outside`` ranks out-of-distribution images
+    ms_per_step: float | None = None  # median
     nll: Spread | None = None
     worst_class_accuracy: Spread | None = None
     purity: Spread | None = None
     peak_bytes: int | None = None
-    reliability: tuple[tuple[int, float, float], ...] = ()  # count, confidence, accuracy
     learning: Curve = ()  # running accuracy against images seen
     baseline_learning: Curve = ()  # that of zero-shot in the same orders
     purity_over_time: Curve = ()
     first_gain: Mapping[int, Contrast] = field(default_factory=dict)  # over the first n images
-    reported: Reported | None = None  # the accuracy that papers print
+    reported: tuple[Reported, ...] = ()  # accuracies in print, one per source
     lines: tuple[int, ...] = ()  # of the results file: the argument of ``crg rerun``
     options: Mapping[str, Any] = field(default_factory=dict)  # all of them, defaults included
     right: Correctness | None = None
@@ -106,7 +108,6 @@ class Experiment:
 def read_experiments(
     paths: Iterable[str | os.PathLike[str]],
     methods: Collection[str] = (),
-    papers: Papers | None = None,
     on_note: Callable[[str], None] = lambda sentence: None,
 ) -> list[Experiment]:
     """The experiments in results files, each file parsed once; a folder is all its files.
@@ -119,7 +120,7 @@ def read_experiments(
     ledgers = [results.read(file) for file in files]
     found: list[Experiment] = []
     for ledger in ledgers:
-        mine = experiments_of(ledger, None, methods, papers)
+        mine = experiments_of(ledger, None, methods)
         for sentence in ledger.notes() if mine else ():
             on_note(sentence)
         found += mine
@@ -129,16 +130,12 @@ def read_experiments(
 
 
 def experiments_of(
-    ledger: Ledger,
-    name: str | None = None,
-    methods: Collection[str] = (),
-    papers: Papers | None = None,
+    ledger: Ledger, name: str | None = None, methods: Collection[str] = ()
 ) -> list[Experiment]:
     """The experiments of one results file, or the one called ``name``, by their latest outlines."""
     found = (each for each in ledger.latest.values() if isinstance(each, Outline))
     outlines = [each for each in found if name in (None, each.name)]
-    papers = bundled_papers() if papers is None else papers
-    return [_Reader(with_methods(each, methods), ledger, papers).experiment() for each in outlines]
+    return [_Reader(with_methods(each, methods), ledger).experiment() for each in outlines]
 
 
 def with_methods(outline: Outline, methods: Collection[str]) -> Outline:
@@ -181,8 +178,8 @@ def _nothing_to_show(given: Sequence[Path], ledgers: Sequence[Ledger]) -> str:
 class _Reader:
     """One experiment of a results file: finds the runs by key and compares them."""
 
-    def __init__(self, outline: Outline, ledger: Ledger, papers: Papers) -> None:
-        self.outline, self.ledger, self.papers = outline, ledger, papers
+    def __init__(self, outline: Outline, ledger: Ledger) -> None:
+        self.outline, self.ledger = outline, ledger
         self.n_orders = len(outline.seeds)
         wanted = {cell.key for cell in outline.cells if cell.key is not None}
         self.runs: dict[str, Result] = {}
@@ -228,7 +225,7 @@ class _Reader:
         row, mine = self.outline.rows[number], [cell for cell in cells if cell.row == number]
         keys = tuple(dict.fromkeys(cell.key for cell in mine if cell.key is not None))
         runs = [self.runs[key] for key in keys if key in self.runs]
-        reported = self.papers.printed(self.outline, source, row)
+        reported = bundled_papers().printed(self.outline, source, row)
         result = MethodResult(row, *self._status(mine, keys), reported=reported)
         if not runs:
             return result
@@ -263,20 +260,27 @@ class _Reader:
     def _with_rivals(self, rows: Sequence[MethodResult]) -> list[MethodResult]:
         found = []
         for place, mine in enumerate(rows):
-            other, like = _rival(mine, rows), _most_like(mine, rows[:place])
-            if mine.right is None or mine.row.is_baseline:
-                other = like = None
-            found.append(replace(
-                mine,
-                best=is_best(mine, rows),
-                rival=self._against(mine, other),
-                step=self._against(mine, like),
-            ))  # fmt: skip
+            other = self._rival(mine, rows, rows[:place])
+            label, right = (other.row.label, other.right) if other else ("", None)
+            rival = contrasts.contrast(mine.right, right, label, self.n_orders)
+            found.append(replace(mine, best=is_best(mine, rows), rival=rival))
         return found
 
-    def _against(self, mine: MethodResult, other: MethodResult | None) -> Contrast | None:
-        label, right = (other.row.label, other.right) if other else ("", None)
-        return contrasts.contrast(mine.right, right, label, self.n_orders)
+    def _rival(
+        self, mine: MethodResult, rows: Sequence[MethodResult], above: Sequence[MethodResult]
+    ) -> MethodResult | None:
+        """The method to compare with besides zero-shot: the most accurate one of its kind.
+
+        In an ablation it is the most similar variant above it; tables of several settings have no
+        room for either.
+        """
+        if mine.row.is_baseline or len(self.outline.settings) > 1:
+            return None
+        if self.outline.figure == "waterfall":
+            return _most_like(mine, above)
+        known = [each for each in rows if each is not mine and each.accuracy is not None]
+        kind = [e for e in known if e.row.method != BASELINE and e.row.kind == mine.row.kind]
+        return max(kind, key=_mean, default=None)
 
 
 def is_best(mine: MethodResult, rows: Iterable[MethodResult]) -> bool:
@@ -287,13 +291,6 @@ def is_best(mine: MethodResult, rows: Iterable[MethodResult]) -> bool:
 
 def _mean(result: MethodResult) -> float:
     return -1.0 if result.accuracy is None else result.accuracy.mean
-
-
-def _rival(mine: MethodResult, rows: Iterable[MethodResult]) -> MethodResult | None:
-    """The most accurate other method of its kind."""
-    known = [each for each in rows if each is not mine and each.accuracy is not None]
-    kind = [e for e in known if e.row.method != BASELINE and e.row.kind == mine.row.kind]
-    return max(kind, key=_mean, default=None)
 
 
 def _most_like(mine: MethodResult, above: Sequence[MethodResult]) -> MethodResult | None:

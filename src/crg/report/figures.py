@@ -1,30 +1,34 @@
-"""Figures by matplotlib: SVG for the page, PDF for papers; a panel per dataset.
+"""Figures by matplotlib: SVG for the page, PDF for papers; several panels each.
 
-A method has one colour, line style and marker in all figures. Each kind of figure has one fixed
-caption. Text and axes take the colour of the page around them, so that figures suit light and dark.
+A figure is a list of marks, which are drawn and can be downloaded as CSV. In figures of lines a
+method has one colour and line style everywhere; intervals have the colour of their verdict.
+Text and axes take the colour of the page around them, so that figures suit light and dark.
 """
 
 from __future__ import annotations
 
 import base64
+import csv
 import html
 import io
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from crg.atomic import check_ours, make_folder, replacing
 from crg.extras import library
 from crg.images.reading import read_image
-from crg.report.contrasts import Point
+from crg.report import layout
+from crg.report.contrasts import Contrast, Curve
 from crg.report.experiment import Comparison, Experiment, MethodResult
-from crg.report.layout import row_name, sources_name
-from crg.results.schema import Outline, ShownImage, Variant
+from crg.report.tables import points
+from crg.results.schema import Variant
 from crg.types import InputError
 
 COLD_START = 500  # images
@@ -34,29 +38,11 @@ PICTURE = "crg demo: images that adaptation corrects, and running accuracy"  # m
 _STYLE = ("<style>svg{color:#1c2430;background:#fff;font-family:system-ui,sans-serif}@media "
           "(prefers-color-scheme:dark){svg{color:#e6e9ee;background:#14181e}}</style>")  # fmt: skip
 _INK = "#1a2b3c"  # becomes the colour of the page's text
-_INCHES = (4.2, 2.9)
+_INCHES = (4.0, 2.8)
 WIDE = (10.0, 3.8)  # inches of a figure that fills a wide screen
 _STEADY = 50  # images after which the running accuracy is drawn: before, it is mostly noise
-_ENOUGH_ANSWERS = 20  # of similar confidence, for their accuracy to be drawn
-
-CAPTIONS = {
-    "table": "Gain over zero-shot in percentage points with its 95% interval.",
-    "waterfall": "Ablation: gain over zero-shot in percentage points with its 95% interval.",
-    "noise": "Accuracy against the fraction of wrong labels among cache insertions; bars are one "
-             "standard deviation over stream orders.",
-    "learning": "Running accuracy: the fraction of correct answers so far, in the same stream "
-                "orders; bands are one standard deviation over orders.",
-    "cold_start": f"Cold start: running accuracy over the first {COLD_START} images; bands are one "
-                  "standard deviation over stream orders.",
-    "streams": "Gain over zero-shot per setting in percentage points with its 95% interval.",
-    "purity": "Cache errors: fraction of cached images under a wrong class over the stream.",
-    "sweep": "Accuracy against the number varied; bars are one standard deviation over stream "
-             "orders.",
-    "shots": "Accuracy against images per class in the cache; bars are one standard deviation over "
-             "stream orders.",
-    "heat": "Accuracy in % over the two numbers varied.",
-    "reliability": "Calibration: accuracy against confidence; on the diagonal they agree.",
-}  # fmt: skip
+_MANY_POINTS = 20  # of a line, which has a band instead of bars then
+_VERDICTS = {"better": "#159a55", "worse": "#e0483c", "": "#8a8f98"}
 
 # Okabe and Ito's colours, which most colour-blind people can distinguish; zero-shot is grey.
 _COLOURS = {
@@ -67,78 +53,148 @@ _COLOURS = {
 }  # fmt: skip
 _OTHERS = ("#00838f", "#9e6b00", "#4e7d00", "#6a5acd")
 _DASHES = ((0, ()), (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (1, 2)))
-_MARKERS = "osD^vPX*"
 _INKED = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "text.color")
-_PLAIN = {
-    "text.parse_math": False,
+_LOOK = {
+    **dict.fromkeys(_INKED, _INK),
+    **dict.fromkeys(("text.parse_math", "axes.spines.top", "axes.spines.right"), False),
     "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
 }
 
 
 @dataclass(frozen=True)
 class LineStyle:
-    """Colour, dashes and marker of a method."""
+    """Colour and dashes of a method."""
 
     colour: str
     dashes: tuple[int, tuple[float, ...]]
-    marker: str
 
     @property
     def dash_array(self) -> str:
         """The line style as SVG writes it."""
         return " ".join(str(2 * each) for each in self.dashes[1]) or "none"
 
-    def line(self, marker: bool = False) -> dict[str, Any]:
-        """The arguments of a matplotlib line."""
-        style = {"color": self.colour, "linestyle": self.dashes, "linewidth": 1.8}
-        return {**style, "marker": self.marker, "markersize": 4} if marker else style
-
 
 def styles_of(rows: Iterable[Variant]) -> dict[str, LineStyle]:
-    """A style per label: the method has the colour, its variants differ in line and marker."""
+    """A style per line: the method has the colour, its variants differ in their dashes."""
     styles: dict[str, LineStyle] = {}
     variants: dict[str, int] = {}
     unknown: dict[str, str] = {}
-    for row in rows:
+    for row in map(_as_line, rows):
         colour = _COLOURS.get(row.method) or unknown.setdefault(
             row.method, _OTHERS[len(unknown) % len(_OTHERS)]
         )
         place = 0  # with default options it is the method itself, which looks the same everywhere
         if row.options or row.tuned or row.offline:
             place = variants[row.method] = variants.get(row.method, 0) + 1
-        base = list(_COLOURS).index(row.method) if row.method in _COLOURS else 0
         dash = 1 if row.method == "zero_shot" else (place - 1) % 4 + 1 if place else 0
-        marker = _MARKERS[(base + place) % len(_MARKERS)]
-        styles[row.label] = LineStyle(colour, _DASHES[dash], marker)
+        styles[row.label] = LineStyle(colour, _DASHES[dash])
     return styles
 
 
-def drawings_of(
-    experiment: Experiment, kind: str | None = None, inches: tuple[float, float] = _INCHES
-) -> list[tuple[str, Any]]:
-    """The figure that answers the question of an experiment: title and plot per dataset."""
-    kind = kind or experiment.outline.figure
-    draw = _KINDS.get(kind, _gains)
-    styles = styles_of(experiment.outline.rows)
-    made = []
-    for comparisons in experiment.by_source().values():
-        figure, axes = _canvas(inches)
-        if draw(axes, experiment.outline, comparisons, styles):
-            made.append((sources_name(comparisons), figure))
-    return made
+def _as_line(row: Variant) -> Variant:
+    """The line that a variant belongs to: its own, or that of its series."""
+    if row.x is None:
+        return row
+    options = {"series": row.series} if row.series else {}
+    return msgspec.structs.replace(row, label=row.series or row.method, options=options)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One value of a figure with its interval or deviation, in % or percentage points."""
+
+    panel: str
+    name: str  # of the line or of the mark in its row: a method or a dataset
+    place: float | str | None  # on the axis: a number, or the name of a row; None: everywhere
+    mean: float
+    low: float
+    high: float
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The marks of a figure, and how to draw them."""
+
+    name: str
+    kind: str
+    marks: Sequence[Mark]
+    draw: _Draw
+    titles: tuple[str, str]  # of the axes
+    styles: Mapping[str, LineStyle]
+    is_shared: bool = False  # whether all panels have the same x axis
+
+    @property
+    def legend(self) -> dict[str, LineStyle]:
+        """The style of every line; other figures name their marks."""
+        names = dict.fromkeys(mark.name for mark in self.marks if self.draw is _lines)
+        return {name: style for name, style in self.styles.items() if name in names}
+
+    def drawn(self, inches: tuple[float, float] = _INCHES) -> Iterable[tuple[str, Any]]:
+        """Title and matplotlib figure of each panel."""
+        ends = (min(mark.low for mark in self.marks) - 1, max(mark.high for mark in self.marks) + 1)
+        for title in dict.fromkeys(mark.panel for mark in self.marks):
+            figure, axes = _canvas(inches)
+            self.draw(axes, [mark for mark in self.marks if mark.panel == title], self.styles)
+            axes.set(xlabel=self.titles[0], ylabel=self.titles[1])
+            if self.is_shared:
+                axes.set_xlim(ends)
+            yield title, figure
+
+    def svgs(self, inches: tuple[float, float] = _INCHES) -> list[tuple[str, str]]:
+        """Title and SVG element of each panel."""
+        name = f"{self.name} {inches[0]:g}"
+        return [(title, to_svg(each, f"{name}: {title}")) for title, each in self.drawn(inches)]
+
+    def csv(self) -> str:
+        """All marks as a CSV file."""
+        file = io.StringIO()
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(field.name for field in fields(Mark))
+        lines.writerows(astuple(mark) for mark in self.marks)
+        return file.getvalue()
+
+
+_Draw = Callable[[Any, Sequence[Mark], Mapping[str, LineStyle]], None]
+
+
+def figure_of(experiment: Experiment, kind: str | None = None) -> Figure | None:
+    """The figure that answers the question of an experiment; None without anything to draw."""
+    outline = experiment.outline
+    kind = kind or (outline.figure if outline.figure in KINDS else "table")
+    draw, marks_of, x, y = KINDS[kind]
+    cells = _cells(experiment, marks_of in (_streams, _numbers))
+    marks = [mark for cell in cells for mark in marks_of(cell)]
+    titles = (outline.x_title or x, y)
+    name, styles = f"{outline.name}-{kind}", styles_of(outline.rows)
+    return Figure(name, kind, marks, draw, titles, styles, kind == "streams") if marks else None
+
+
+def overview(experiments: Sequence[Experiment]) -> Figure | None:
+    """The gain of every method without labels on every dataset, the best method first."""
+    marks: list[Mark] = []
+    comparisons = [each for group in layout.groups_of(experiments).values() for each in group]
+    for method, gains, mean in layout.ranked(comparisons):
+        title = f"{method}: mean {points(mean)}"
+        for comparison, gain in zip(comparisons, gains, strict=True):
+            marks += _gain(title, method, comparison.source.name, gain)
+    if not marks or len(comparisons) < 2:
+        return None
+    return Figure("overview", "overview", marks, _intervals, ("gain, points", ""), {}, True)
 
 
 def save_pdf(experiments: Iterable[Experiment], folder: Path) -> list[Path]:
-    """A PDF per panel, named by experiment and dataset."""
-    make_folder(folder, "--figures")
+    """A PDF per panel, named by experiment and panel."""
+    make_folder(folder, "--out")
     paths = []
     for experiment in experiments:
-        for title, figure in drawings_of(experiment):
+        found = figure_of(experiment)
+        for title, figure in found.drawn() if found else ():
             name = re.sub(r"[^\w.-]+", "-", f"{experiment.outline.name}-{title}").strip("-")
             paths.append(folder / f"{name}.pdf")
-            check_ours(paths[-1], PDF_MARK, "--figures")
+            check_ours(paths[-1], PDF_MARK, "--out")
+            if found and found.legend:
+                figure.axes[0].legend(frameon=False, fontsize=6, labelcolor=_INK)
             facts = {"CreationDate": None, "Creator": CREATOR}
             with replacing(paths[-1]) as partial:
                 figure.savefig(partial, format="pdf", metadata=facts)
@@ -156,23 +212,22 @@ def picture(experiment: Experiment) -> str:
     figure, axes = _canvas((9.0, 3.5))
     grid = figure.add_gridspec(4, 3, width_ratios=(1, 1, 1.35))
     axes.set_subplotspec(grid[:, 2])
-    _learning(axes, experiment.outline, [comparison], styles_of(experiment.outline.rows))
-    for place, image in enumerate(list(images.values())[:8]):
-        _card(figure.add_subplot(grid[place % 4, place // 4]), image)
+    found = figure_of(experiment, "learning")
+    assert found is not None
+    found.draw(axes, found.marks, found.styles)
+    axes.set(xlabel=found.titles[0], ylabel=found.titles[1])
+    for place, image in enumerate(list(images.values())[:8]):  # the wrong answer above the right
+        card = figure.add_subplot(grid[place % 4, place // 4])
+        card.imshow(read_image(base64.b64decode(image.png)), interpolation="none")
+        card.set_axis_off()
+        card.set_anchor("W")
+        [wrong] = {*image.answers.values()} - {image.truth}
+        for y, text in ((0.7, f"✗ {wrong}"), (0.28, f"✓ {image.truth}")):
+            card.text(1.06, y, textwrap.fill(text, 26), transform=card.transAxes, va="center",
+                      fontsize=8, color=_INK, in_layout=False)  # fmt: skip
     said = f"{first.gain.corrected} answers corrected, {first.gain.broken} broken"
     figure.suptitle(f"✗ zero-shot   ✓ adapted: {said}", x=0.01, ha="left", fontsize=9, color=_INK)
     return to_svg(figure, PICTURE).replace("<defs>", f"{_STYLE}<defs>", 1)
-
-
-def _card(axes: Any, image: ShownImage) -> None:
-    """An image, and beside it zero-shot's wrong answer above the right one."""
-    axes.imshow(read_image(base64.b64decode(image.png)), interpolation="none")
-    axes.set_axis_off()
-    axes.set_anchor("W")
-    [wrong] = {*image.answers.values()} - {image.truth}
-    for y, text in ((0.7, f"✗ {wrong}"), (0.28, f"✓ {image.truth}")):
-        axes.text(1.06, y, textwrap.fill(text, 26), transform=axes.transAxes, va="center",
-                  fontsize=8, color=_INK, in_layout=False)  # fmt: skip
 
 
 def to_svg(figure: Any, label: str) -> str:
@@ -191,16 +246,11 @@ def to_svg(figure: Any, label: str) -> str:
     svg = re.sub(r"(\d\.\d)\d+", r"\1", svg).replace(_INK, "currentColor")
     svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
     svg = re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", svg))
-    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
-    found = 1
-    while found:  # groups without attributes, innermost first
-        svg, found = re.subn(r"<g>((?:<(?!/?g\b)[^>]*>[^<]*)*)</g>", r"\1", svg)
     return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(label)}"', 1).strip()
 
 
 def _canvas(inches: tuple[float, float]) -> tuple[Any, Any]:
-    look: Any = dict.fromkeys(_INKED, _INK) | _PLAIN
-    with library("matplotlib", "report").rc_context(look):
+    with library("matplotlib", "report").rc_context(_LOOK):
         figure = library("matplotlib.figure", "report").Figure(inches, layout="constrained")
         axes = figure.add_subplot()
     axes.grid(alpha=0.2, linewidth=0.6)
@@ -208,193 +258,142 @@ def _canvas(inches: tuple[float, float]) -> tuple[Any, Any]:
     return figure, axes
 
 
-_Group = Sequence[Comparison]  # of one dataset
-_Styles = Mapping[str, LineStyle]
-_Draw = Callable[[Any, Outline, _Group, _Styles], bool]  # whether there was anything to draw
+def _gain(panel: str, name: str, place: str, gain: Contrast | None) -> list[Mark]:
+    if gain is None:
+        return []
+    seen = gain.interval
+    mean, low, high = (round(100 * end, 4) for end in (seen.mean, seen.low, seen.high))
+    return [Mark(panel, name, place, mean, low, high, gain.verdict)]
 
 
-def _gains(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
-    shown = [each for each in group[0].results if each.gain is not None]
-    for place, each in enumerate(reversed(shown)):
-        _interval(axes, each, place, styles[each.row.label], horizontal=True)
-    axes.axvline(0, color=_COLOURS["zero_shot"], lw=1)
-    axes.set_ylim(-0.6, len(shown) - 0.4)
-    names = [row_name(each.row) for each in reversed(shown)]
-    axes.set_yticks(range(len(shown)), [n if len(n) <= 40 else f"{n[:39]}…" for n in names])
-    axes.set_xlabel("gain, points")
-    axes.figure.set_size_inches(_INCHES[0], max(1.4, 0.28 * len(shown) + 0.8))
-    return bool(shown)
+def _value(panel: str, name: str, x: float | None, mean: float, std: float | None) -> Mark:
+    std = std or 0.0
+    mean, low, high = (round(100 * end, 4) for end in (mean, mean - std, mean + std))
+    return Mark(panel, name, x, mean, low, high)
 
 
-def _interval(
-    axes: Any, each: MethodResult, place: float, style: LineStyle, horizontal: bool
-) -> None:
-    assert each.gain is not None
-    seen = each.gain.interval
-    mean, ends = 100 * seen.mean, [[100 * (seen.mean - seen.low)], [100 * (seen.high - seen.mean)]]
-    where = {"xerr": ends} if horizontal else {"yerr": ends}
-    point = (mean, place) if horizontal else (place, mean)
-    axes.errorbar(*point, **where, color=style.colour, marker=style.marker, markersize=4.5,
-                  linewidth=1.6, markerfacecolor=style.colour if each.gain.verdict else "none",
-                  )  # fmt: skip
+class _Cell(NamedTuple):
+    """A method on a dataset in a setting."""
+
+    dataset: str
+    setting: str
+    comparison: Comparison
+    result: MethodResult
 
 
-def _streams(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
-    labels = [each.row.label for each in group[0].results if each.gain is not None]
-    for number, label in enumerate(labels):
-        offset = 0.7 * ((number + 0.5) / len(labels) - 0.5)
-        for place, comparison in enumerate(group):
-            found = comparison.of(label)
-            if found.gain is not None:
-                _interval(axes, found, place + offset, styles[label], horizontal=False)
-    axes.axhline(0, color="#808080", lw=1)
-    names = [textwrap.fill(each.setting.label, 18) for each in group]
-    axes.set_xticks(range(len(names)), names, rotation=35, ha="right")
-    axes.set_ylabel("gain, points")
-    return bool(labels)
+def _cells(experiment: Experiment, of_settings: bool) -> Iterable[_Cell]:
+    """All methods on all datasets, in all settings or in the first one."""
+    for group in experiment.by_source().values():
+        name, settings = layout.sources_name(group), layout.setting_names(group)
+        for setting, each in [*zip(settings, group, strict=True)][: None if of_settings else 1]:
+            yield from (_Cell(name, setting, each, result) for result in each.results)
 
 
-def _settings(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
-    """Accuracy where settings are numbers, such as the fraction of wrong labels."""
-    for row in outline.rows:
-        points = [
-            (each.setting.x, found.mean, found.std or 0.0)
-            for each in group
-            if (found := each.of(row.label).accuracy) and each.setting.x is not None
-        ]
-        _line(axes, points, styles[row.label], row.label)
-    axes.set(xlabel=outline.x_title or "setting", ylabel="accuracy, %")
-    return bool(axes.lines)
+def _gains(cell: _Cell) -> Iterable[Mark]:
+    row = cell.result.row
+    return _gain(cell.dataset, row.label, layout.row_name(row), cell.result.gain)
 
 
-def _line(axes: Any, points: Sequence[Point], style: LineStyle, label: str) -> None:
-    if points:
-        x, mean, std = zip(*sorted(points), strict=True)
-        axes.errorbar(x, 100 * np.array(mean), 100 * np.array(std), capsize=0,
-                      elinewidth=0.8, label=label, **style.line(marker=True))  # fmt: skip
+def _streams(cell: _Cell) -> Iterable[Mark]:
+    """A panel per method, a row per setting, in it a mark per dataset."""
+    return _gain(cell.result.row.label, cell.dataset, cell.setting, cell.result.gain)
 
 
-def _rows(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
-    """Accuracy against a number that varies over methods: a line per series, zero-shot flat."""
-    series: dict[str, list[Point]] = {}
-    methods: dict[str, str] = {}
-    for each in group[0].results:
-        if each.accuracy is not None and each.row.x is not None:
-            name = each.row.series or each.row.method
-            point = (each.row.x, each.accuracy.mean, each.accuracy.std or 0.0)
-            series.setdefault(name, []).append(point)
-            methods.setdefault(name, each.row.method)
-    taken = list(methods.values())
-    again = {name: n for n, name in enumerate(methods) if taken[n] in taken[:n]}
-    own = styles_of(Variant(name, method, {"series": name} if name in again else {})
-                  for name, method in methods.items())  # fmt: skip
-    for name, points in series.items():
-        _line(axes, points, own[name], name)
-    base = next((each for each in group[0].results if each.row.is_baseline), None)
-    if base is not None and base.accuracy is not None:
-        style = styles[base.row.label]
-        axes.axhline(100 * base.accuracy.mean, label=base.row.label, **style.line())
-    axes.set(xlabel=outline.x_title or "value", ylabel="accuracy, %")
-    axes.legend(frameon=False, fontsize=7.5, labelcolor=_INK)
-    return bool(series)
+def _numbers(cell: _Cell) -> Iterable[Mark]:
+    """Accuracy against the number of the method or of the setting."""
+    row, accuracy = cell.result.row, cell.result.accuracy
+    x = cell.comparison.setting.x if row.x is None else row.x
+    label = _as_line(row).label
+    return [_value(cell.dataset, label, x, accuracy.mean, accuracy.std)] if accuracy else []
 
 
-def _curves(curve: Callable[[MethodResult], Iterable[Point]], title: str) -> _Draw:
-    """A figure of curves over the images seen, with a band of one standard deviation."""
-
-    def draw(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
-        for each in group[0].results:
-            _band(axes, list(curve(each)), styles[each.row.label], each.row.label)
-        axes.set(xlabel="images seen", ylabel=title)
-        return bool(axes.lines)
-
-    return draw
+def _curve(cell: _Cell, points: Curve, first: float = 0, last: float = np.inf) -> Iterable[Mark]:
+    label = cell.result.row.label
+    return [_value(cell.dataset, label, *point) for point in points if first <= point[0] <= last]
 
 
-def _band(axes: Any, points: Sequence[Point], style: LineStyle, label: str) -> None:
-    if points:
-        x, mean, std = np.array(points).T * [[1], [100], [100]]
-        axes.plot(x, mean, label=label, **style.line())
-        band = {"color": style.colour, "alpha": 0.12, "linewidth": 0}
-        axes.fill_between(x, mean - std, mean + std, **band)
+def _cold_start(cell: _Cell) -> Iterable[Mark]:
+    return _curve(cell, cell.result.learning, last=COLD_START)
 
 
-def _learning(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
-    """Running accuracy of zero-shot and of the first method, named at the ends of the lines."""
-    base, first = group[0].pair() or (None, None)
-    if base is None or first is None or not first.baseline_learning:
-        return False
-    curves = {base.row.label: first.baseline_learning, first.row.label: first.learning}
-    top = max(curves, key=lambda label: curves[label][-1][1])
-    for label, points in curves.items():
-        x, mean, _ = points[-1]
-        shown = [point for point in points if point[0] >= min(_STEADY, x)]
-        _band(axes, shown, styles[label], label)
-        axes.annotate(f"{textwrap.shorten(label, 20)}\n{100 * mean:.1f}%", (x, 100 * mean), (6, 0),
-                      textcoords="offset points", va="bottom" if label == top else "top",
-                      color=_INK)  # fmt: skip
-    axes.set(xlabel="images seen", ylabel="running accuracy, %", xmargin=0)
-    return True
+def _purity(cell: _Cell) -> Iterable[Mark]:
+    track = cell.result.purity_over_time
+    return _curve(cell, tuple((x, 1 - mean, std) for x, mean, std in track))
 
 
-def _reliability(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
-    axes.plot([0, 100], [0, 100], color="#808080", lw=1)
-    for each in group[0].results:
-        bins = [each_bin for each_bin in each.reliability if each_bin[0] >= _ENOUGH_ANSWERS]
-        if bins and not each.row.options:
-            confidence, accuracy = ([100 * each_bin[n] for each_bin in bins] for n in (1, 2))
-            style = styles[each.row.label].line(marker=True)
-            axes.plot(confidence, accuracy, label=each.row.label, **style)
-    axes.set(xlabel="confidence, %", ylabel="accuracy, %")
-    return len(axes.lines) > 1
+def _learning(cell: _Cell) -> Iterable[Mark]:
+    """Running accuracy of zero-shot and of the first method."""
+    base, first = cell.comparison.pair() or (None, None)
+    if first is None or not first.baseline_learning or cell.result not in (base, first):
+        return []
+    points = first.learning if cell.result is first else first.baseline_learning
+    return _curve(cell, points, min(_STEADY, points[-1][0]))
 
 
-def _heat(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
-    shown = [each for each in group[0].results if each.accuracy and each.row.options]
-    varied = [
-        name
-        for name in dict.fromkeys(name for each in shown for name in each.row.options)
-        if len({str(each.row.options.get(name)) for each in shown}) > 1
-    ]
-    if len(varied) != 2:
-        return _gains(axes, outline, group, styles)
-    xs, ys = (sorted({each.row.options[name] for each in shown if name in each.row.options})
-              for name in varied)  # fmt: skip
-    values = [[float("nan")] * len(xs) for _ in ys]
-    for each in shown:
-        x, y = (each.row.options.get(name) for name in varied)
-        if each.accuracy is not None and x in xs and y in ys:
-            values[ys.index(y)][xs.index(x)] = 100 * each.accuracy.mean
-    mesh = axes.pcolormesh(values, cmap="cividis")
-    for row, line in enumerate(values):
-        for column, value in enumerate(line):
-            if value == value:
-                bright = mesh.norm(value) > 0.5
-                axes.text(column + 0.5, row + 0.5, f"{value:.1f}", ha="center", va="center",
-                          color="#111111" if bright else "#ffffff", fontsize=8)  # fmt: skip
-    axes.set_xticks([n + 0.5 for n in range(len(xs))], [f"{x:g}" for x in xs])
-    axes.set_yticks([n + 0.5 for n in range(len(ys))], [f"{y:g}" for y in ys])
-    axes.set(xlabel=varied[0], ylabel=varied[1])
-    axes.grid(False)
-    return True
+def _intervals(axes: Any, marks: Sequence[Mark], styles: Mapping[str, LineStyle]) -> None:
+    """A row per place, in it an interval per name, each in the colour of its verdict."""
+    places, names = (list(dict.fromkeys(getattr(mark, each) for mark in marks))
+                     for each in ("place", "name"))  # fmt: skip
+    several = len({(mark.place, mark.name) for mark in marks}) > len(places)
+    for verdict, colour in _VERDICTS.items():
+        mine = [mark for mark in marks if mark.verdict == verdict]
+        shift = [0.75 * ((names.index(m.name) + 0.5) / len(names) - 0.5) * several for m in mine]
+        ys = [places.index(mark.place) + by for mark, by in zip(mine, shift, strict=True)]
+        lines = axes.hlines(ys, [m.low for m in mine], [m.high for m in mine], colors=colour)
+        lines.set_linewidth(1.2 if several else 1.8)
+        face = colour if verdict else "none"
+        axes.scatter([m.mean for m in mine], ys, 7 if several else 20, facecolors=face,
+                     edgecolors=colour, linewidths=1, zorder=3)  # fmt: skip
+    axes.axvline(0, color="#808080", lw=1, zorder=0)
+    texts = [textwrap.fill(str(place), 26, max_lines=3, placeholder="…") for place in places]
+    axes.set_yticks(range(len(places)), texts)
+    axes.set_ylim(len(places) - 0.4, -0.6)
+    lines = max(text.count("\n") for text in texts)
+    tall = max(0.055 * len(names) * several, 0.2 + 0.11 * lines)
+    axes.figure.set_size_inches(_INCHES[0], max(1.4, tall * len(places) + 0.6))
 
 
-_KINDS: Mapping[str, _Draw] = {
-    "table": _gains,
-    "waterfall": _gains,
-    "noise": _settings,
-    "streams": _streams,
-    "learning": _learning,
-    "cold_start": _curves(
-        lambda each: (point for point in each.learning if point[0] <= COLD_START),
-        "running accuracy, %",
-    ),
-    "purity": _curves(
-        lambda each: ((x, 1 - mean, std) for x, mean, std in each.purity_over_time),
-        "cache errors, %",
-    ),
-    "sweep": _rows,
-    "shots": _rows,
-    "heat": _heat,
-    "reliability": _reliability,
+def _lines(axes: Any, marks: Sequence[Mark], styles: Mapping[str, LineStyle]) -> None:
+    """A line per name, with bars at few points and a band along many."""
+    for name in dict.fromkeys(mark.name for mark in marks):
+        colour, dashes = styles[name].colour, styles[name].dashes
+        look: Any = {"label": name, "color": colour, "linestyle": dashes, "linewidth": 1.8}
+        mine = sorted((m.place, m.mean, m.low, m.high) for m in marks
+                      if m.name == name and m.place is not None)  # fmt: skip
+        if not mine:  # it has no number: the same everywhere
+            [flat] = {mark.mean for mark in marks if mark.name == name}
+            axes.axhline(flat, **look)
+            continue
+        x, mean, low, high = np.array(mine).T
+        if len(mine) < _MANY_POINTS:
+            look |= {"marker": "o", "markersize": 4, "elinewidth": 0.8}
+            axes.errorbar(x, mean, (mean - low, high - mean), **look)
+        else:
+            axes.plot(x, mean, **look)
+            axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+
+
+def _ends(axes: Any, marks: Sequence[Mark], styles: Mapping[str, LineStyle]) -> None:
+    """Lines that are named at their ends."""
+    _lines(axes, marks, styles)
+    last = {mark.name: mark for mark in marks}
+    top = max(last, key=lambda name: last[name].mean)
+    for name, mark in last.items():
+        text = f"{textwrap.shorten(name, 20)}\n{mark.mean:.1f}%"
+        axes.annotate(text, (mark.place, mark.mean), (6, 0), textcoords="offset points",
+                      va="bottom" if name == top else "top", color=_INK)  # fmt: skip
+    axes.margins(x=0)
+
+
+# how to draw, what, and the titles of the axes; captions are in the template
+KINDS: Mapping[str, tuple[_Draw, Callable[[_Cell], Iterable[Mark]], str, str]] = {
+    "table": (_intervals, _gains, "gain, points", ""),
+    "waterfall": (_intervals, _gains, "gain, points", ""),
+    "streams": (_intervals, _streams, "gain, points", ""),
+    "noise": (_lines, _numbers, "setting", "accuracy, %"),
+    "sweep": (_lines, _numbers, "value", "accuracy, %"),
+    "shots": (_lines, _numbers, "images per class", "accuracy, %"),
+    "learning": (_ends, _learning, "images seen", "running accuracy, %"),
+    "cold_start": (_lines, _cold_start, "images seen", "running accuracy, %"),
+    "purity": (_lines, _purity, "images seen", "cache errors, %"),
 }

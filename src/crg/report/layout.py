@@ -1,16 +1,20 @@
-"""The tables of experiments: the main table, the win/tie/loss grid, and one per dataset."""
+"""The tables of experiments: what all of them say together, and those of each one."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import msgspec
+
 from crg.report import tables as formats
-from crg.report.contrasts import tally
+from crg.report.contrasts import AVERAGED, QUALITY, Contrast, Spread, tally
 from crg.report.experiment import Comparison, Experiment, MethodResult, is_best
-from crg.report.tables import METHOD, Column, Table, gain_text, percent
+from crg.report.tables import METHOD, Column, Table, gain_text, percent, points
 from crg.results.schema import Source, Variant
 from crg.streams import SHUFFLED
 from crg.types import counted
@@ -38,14 +42,15 @@ def sources_name(comparisons: Sequence[Comparison]) -> str:
 _FIGURES = {  # attributes of a MethodResult
     "accuracy": Column("accuracy %", formats.spread_text),
     "gain": Column("gain over zero-shot", gain_text),
-    "rival": Column("to best other", formats.rival_text),
-    "step": Column("to the variant it extends", formats.rival_text),
+    "rival": Column("to the method in brackets", formats.rival_text),
     "ece": Column("ECE %", formats.mean_percent, is_optional=True),
+    "aurc": Column("AURC %", formats.mean_percent, is_optional=True),
+    "accuracy_at_90": Column("accuracy at 90% coverage", formats.mean_percent, is_optional=True),
     "nll": Column("NLL", lambda each: f"{each.mean:.3f}", is_optional=True),
     "worst_class_accuracy": Column("worst class %", formats.mean_percent),
     "purity": Column("cache purity %", formats.mean_percent, is_optional=True),
+    "ms_per_step": Column("ms per image", lambda each: f"{each:.3g}"),
     "peak_bytes": Column("peak MB", lambda each: f"{each / 1e6:.0f}"),
-    "reported": Column("in papers %", lambda each: f"{each.value:.2f}{'*' * bool(each.notes)}"),
     "lines": Column("lines", formats.lines_text),
     "remark": Column("remarks", is_text=True),
 }
@@ -60,16 +65,39 @@ def _table(results: Sequence[MethodResult], names: Sequence[str], title: str) ->
     return Table(columns, tuple(rows), title, best).without_empty_columns()
 
 
-def comparison_table(comparison: Comparison, figure: str = "table", has_file: bool = True) -> Table:
+def comparison_table(comparison: Comparison, has_file: bool = True) -> Table:
     """All figures of all methods on one dataset in one setting."""
-    unused = ["remark", "rival" if figure == "waterfall" else "step", *["lines"] * (not has_file)]
+    names = [name for name in _FIGURES if name != "remark" and (has_file or name != "lines")]
     shown = [each for each in comparison.results if each.accuracy]
     title = f"{source_name(comparison.source)}: {comparison.n_scored} images scored"
-    numbers = [each.reported for each in shown if each.reported]
-    sources = dict.fromkeys(f"In papers: {number.source}." for number in numbers)
+    return _table(shown, names, title)
+
+
+def papers_tables(experiment: Experiment) -> list[Table]:
+    """Measured beside reported accuracy: a table per dataset that papers have numbers for."""
+    tables: list[Table] = []
+    numbers = [n for c in experiment.comparisons for each in c.results for n in each.reported]
+    numbers.sort(key=lambda number: number.rank)
+    papers = {number.source: number.citation for number in numbers}
+    columns = [METHOD, Column("ours", percent)]
+    for name in papers:
+        columns.append(Column(name, lambda each: f"{each.value:.2f}{'*' * bool(each.notes)}"))
+        columns.append(Column("difference", points))
+    for comparison in experiment.comparisons:
+        source, rows = comparison.source, []
+        for each in comparison.results:
+            found = {number.source: number for number in each.reported}
+            if each.accuracy is not None and found:
+                mine = each.accuracy.mean
+                pairs = [(n, n and mine - n.value / 100) for n in map(found.get, papers)]
+                rows.append((row_name(each.row), mine, *itertools.chain(*pairs)))
+        facts = f"{source.text_flag or 'its own'} text, {source.n_samples:,} images"
+        title = f"{source.name}: ours, {counted(source.n_views, 'view')}, {facts}; and reported"
+        if rows:
+            tables.append(Table(tuple(columns), tuple(rows), title).without_empty_columns())
     odd = dict.fromkeys(f"* {note}" for number in numbers for note in number.notes)
-    table = _table(shown, [name for name in _FIGURES if name not in unused], title)
-    return replace(table, notes=(*sources, *odd))
+    notes = (*(f"{name}: {citation}." for name, citation in papers.items()), *odd)
+    return [*tables[:-1], *(replace(table, notes=notes) for table in tables[-1:])]
 
 
 def short_table(comparison: Comparison) -> Table:
@@ -101,36 +129,38 @@ def summary(experiment: Experiment) -> dict[str, Any]:
 
 
 def _figures(result: MethodResult) -> dict[str, Any]:
-    gain, spreads = result.gain, ("ece", "nll", "purity", "worst_class_accuracy")
-    means = {name: getattr(result, name) for name in spreads}
+    gain, means = result.gain, {name: getattr(result, name) for name in AVERAGED[1:]}
     return {
         "method": result.row.method,
         "options": dict(result.row.options),
         "accuracy": result.accuracy and asdict(result.accuracy),
         **{name: spread and spread.mean for name, spread in means.items()},
+        "ms_per_step": result.ms_per_step,
         "gain": gain and {**asdict(gain.interval), "verdict": gain.verdict},
         "best": result.best,
     }
 
 
+def setting_names(comparisons: Sequence[Comparison]) -> list[str]:
+    """The settings of one dataset, told apart by their class names where they share a label."""
+    labels = [each.setting.label for each in comparisons]
+    return [
+        label if labels.count(label) == 1 else f"{label} ({each.source.name.split(', ')[-1]})"
+        for label, each in zip(labels, comparisons, strict=True)
+    ]
+
+
 def settings_table(comparisons: Sequence[Comparison]) -> Table:
     """One dataset: methods by settings, gain over zero-shot; zero-shot has its accuracy."""
-    labels = [each.row.label for each in comparisons[0].results]
-    found = [[comparison.of(label) for comparison in comparisons] for label in labels]
     rows: list[tuple[Any, ...]] = []
     best: set[tuple[int, int]] = set()
-    for results in found:
-        known = [each for each in results if each.accuracy is not None]
-        if not known:
-            continue
-        best |= {(len(rows), n) for n, each in enumerate(results, start=1) if each.best}
-        lines = tuple(line for each in known for line in each.lines)
-        rows.append((row_name(known[0].row), *results, lines))
-    columns = (
-        METHOD,
-        *(Column(each.setting.label, _accuracy_and_gain) for each in comparisons),
-        _FIGURES["lines"],
-    )
+    for row in (each.row for each in comparisons[0].results):
+        results = [comparison.of(row.label) for comparison in comparisons]
+        if lines := [line for each in results for line in each.lines]:
+            best |= {(len(rows), n) for n, each in enumerate(results, start=1) if each.best}
+            rows.append((row_name(row), *results, lines))
+    settings = (Column(name, _accuracy_and_gain) for name in setting_names(comparisons))
+    columns = (METHOD, *settings, _FIGURES["lines"])
     return Table(columns, tuple(rows), sources_name(comparisons), frozenset(best))
 
 
@@ -149,111 +179,154 @@ def first_table(comparison: Comparison) -> Table | None:
 
 
 def mean_table(experiment: Experiment) -> Table | None:
-    """Accuracy, mean over the datasets: methods by settings; None for a single dataset."""
-    groups = experiment.by_source().values()
-    labels = [each.label for each in experiment.outline.settings]
-    rows = []
-    for row in experiment.outline.rows:
-        found: dict[str, list[float]] = {label: [] for label in labels}
-        for each in (comparison for group in groups for comparison in group):
-            if accuracy := each.of(row.label).accuracy:
-                found[each.setting.label].append(accuracy.mean)
-        if all(len(values) == len(groups) for values in found.values()):
-            rows.append((row_name(row), *(sum(v) / len(v) for v in found.values())))
-    title = f"Accuracy in %, mean over {len(groups)} datasets"
-    columns = (METHOD, *(Column(label, percent) for label in labels))
-    return Table(columns, tuple(rows), title) if rows and len(groups) > 1 else None
+    """Means over the datasets: accuracy under label noise, or the gain at a cold start."""
+    kind = experiment.outline.figure
+    found: dict[str, dict[str, list[float]]] = {}
+    for comparison in experiment.comparisons:
+        for each in comparison.results:
+            mine = found.setdefault(row_name(each.row), {})
+            for n, gain in each.first_gain.items():
+                mine.setdefault(f"first {n}", []).append(gain.interval.mean)
+            if each.accuracy and kind == "noise":
+                mine.setdefault(comparison.setting.label, []).append(each.accuracy.mean)
+    names = dict.fromkeys(name for mine in found.values() for name in mine)
+    n = max((len(values) for mine in found.values() for values in mine.values()), default=0)
+    columns = (METHOD, *(Column(name, percent if kind == "noise" else points) for name in names))
+    rows = [
+        (label, *(statistics.fmean(v) if len(v) == n else None for v in mine.values()))
+        for label, mine in found.items()
+        if [*mine] == [*names] != []
+    ]
+    title = "Accuracy in %" if kind == "noise" else "Cold start: gain over zero-shot"
+    return Table(columns, tuple(rows), f"{title}, mean over {n} datasets") if n > 1 else None
 
 
 def tables_of(experiment: Experiment) -> list[Table]:
     """The tables of an experiment: one or two per dataset, methods by settings if several."""
-    figure = experiment.outline.figure
-    tables: list[Table] = []
-    if figure == "noise":
-        tables += filter(None, [mean_table(experiment)])
+    tables = [*filter(None, [mean_table(experiment)])]
     for comparisons in experiment.by_source().values():
         if len(comparisons) > 1:
             tables.append(settings_table(comparisons))
         else:
-            tables.append(comparison_table(comparisons[0], figure, bool(experiment.path)))
-        if figure == "cold_start":
-            tables += filter(None, map(first_table, comparisons))
+            tables.append(comparison_table(comparisons[0], bool(experiment.path)))
+        tables += filter(None, map(first_table, comparisons))
     return tables
 
 
-def _usual(experiments: Iterable[Experiment]) -> dict[str, Comparison]:
-    """The plain comparison of each dataset: the one with the most methods in default options."""
+def groups_of(experiments: Sequence[Experiment]) -> dict[str, list[Comparison]]:
+    """The first plain comparison of each dataset, in experiments whose figure is a table if any."""
     found: dict[str, Comparison] = {}
-    for experiment in experiments:
-        for each in experiment.comparisons:
-            mine = found.get(each.source.name)
-            scenario = each.setting.scenario
-            is_usual = scenario.order == SHUFFLED and not scenario.mislabelled
-            if is_usual and not each.source.then:
-                if mine is None or len(_plain(each)) > len(_plain(mine)):
-                    found[each.source.name] = each
-    return found
-
-
-def _plain(comparison: Comparison) -> dict[str, MethodResult]:
-    """Measured methods in their default options, by name; those with a second pass by label."""
+    main = [each for each in experiments if each.outline.figure == "table"] or experiments
+    for each in (each for experiment in main for each in experiment.comparisons):
+        scenario = each.setting.scenario
+        is_plain = scenario.order == SHUFFLED and not scenario.mislabelled and not each.source.then
+        if is_plain and any(result.gain for result in each.results):
+            found.setdefault(each.source.name, each)
+    groups = {"feature files": False, "rendered shapes": True}
     return {
-        each.row.label if each.row.offline else each.row.method: each
-        for each in comparison.results
-        if each.accuracy is not None and not each.row.options and not each.row.tuned
+        kind: comparisons
+        for kind, is_rendered in groups.items()
+        if (comparisons := [c for c in found.values() if c.source.is_rendered == is_rendered])
     }
+
+
+def methods_of(comparisons: Iterable[Comparison]) -> dict[str, list[MethodResult | None]]:
+    """Measured methods in default options, with their result in each comparison.
+
+    Those that use labels, or see all images first, come last.
+    """
+    plain: list[dict[str, MethodResult]] = []
+    for comparison in comparisons:
+        plain.append({})
+        for each in comparison.results:
+            row = each.row
+            if each.accuracy is not None and not row.options and not row.tuned:
+                name = row.label if row.offline else row.method
+                plain[-1][row_name(msgspec.structs.replace(row, label=name))] = each
+    kinds = {name: result.row.kind for each in plain for name, result in each.items()}
+    names = sorted(kinds, key=lambda name: kinds[name])
+    return {name: [each.get(name) for each in plain] for name in names}
+
+
+def ranked(comparisons: Sequence[Comparison]) -> list[tuple[str, list[Contrast], float]]:
+    """The methods without labels that were measured on all datasets, the best mean gain first."""
+    found = []
+    for method, results in methods_of(comparisons).items():
+        gains = [each.gain for each in results if each and each.gain and not each.row.kind]
+        if len(gains) == len(results):
+            mean = statistics.fmean(gain.interval.mean for gain in gains)
+            found.append((method, gains, mean))
+    return sorted(found, key=lambda each: -each[2])
 
 
 def main_tables(experiments: Sequence[Experiment]) -> list[Table]:
     """Gain over zero-shot, methods by datasets: feature files, then rendered shapes."""
-    usual = _usual(experiments)
     tables = []
-    for title, is_rendered in (("Feature files", False), ("Rendered shapes", True)):
-        if mine := [each for each in usual.values() if each.source.is_rendered == is_rendered]:
-            tables.append(_main_table(title, mine))
+    for kind, comparisons in groups_of(experiments).items():
+        methods, means = methods_of(comparisons), {name: m for name, _, m in ranked(comparisons)}
+        columns = [METHOD, *(Column(source_name(c.source), _main_cell) for c in comparisons)]
+        columns.append(Column("mean gain without labels", points))
+        rows = [(name, *results, means.get(name)) for name, results in methods.items()]
+        best = {
+            (row, column + 1)
+            for row, results in enumerate(methods.values())
+            for column, each in enumerate(results)
+            if each and is_best(each, [e for other in methods.values() if (e := other[column])])
+        }
+        title = f"Gain over zero-shot, {kind}"
+        tables.append(Table(tuple(columns), tuple(rows), title, frozenset(best)))
     return tables
 
 
-def _main_table(title: str, comparisons: Sequence[Comparison]) -> Table:
-    plain = [_plain(each) for each in comparisons]
-    methods = _ordered(plain)
-    rows = []
-    for method in methods:
-        row = next(each[method].row for each in plain if method in each)
-        rows.append((row_name(row), *(each.get(method) for each in plain)))
-    best = {
-        (row, column)
-        for column, each in enumerate(plain, start=1)
-        for row, method in enumerate(methods)
-        if method in each and is_best(each[method], each.values())
-    }
-    columns = (METHOD, *(Column(source_name(each.source), _main_cell) for each in comparisons))
-    return Table(columns, tuple(rows), title, frozenset(best))
-
-
-def _ordered(plain: Iterable[Mapping[str, MethodResult]]) -> list[str]:
-    """The methods; those that use labels, or see all images first, come last."""
-    kinds = {name: result.row.kind for each in plain for name, result in each.items()}
-    return sorted(kinds, key=lambda name: kinds[name])
-
-
 def _main_cell(result: MethodResult) -> str:
-    if result.gain is None or result.row.is_baseline:
-        return "" if result.accuracy is None else f"accuracy {percent(result.accuracy.mean)}"
-    return gain_text(result.gain)
+    accuracy = percent(result.accuracy.mean) if result.accuracy else ""
+    return gain_text(result.gain) if result.gain else f"{accuracy}%"
+
+
+def quality_tables(experiments: Sequence[Experiment]) -> list[Table]:
+    """What accuracy does not say, mean over the datasets, and the ranking by ``outside``."""
+    tables = []
+    for kind, comparisons in groups_of(experiments).items():
+        found = [[each for each in results if each] for results in methods_of(comparisons).values()]
+        means = [_mean_result(each) for each in found if len(each) == len(comparisons)]
+        title = f"{kind.capitalize()}: mean over {counted(len(comparisons), 'dataset')}"
+        tables.append(_table(means, (*QUALITY, "ms_per_step"), title))
+    starts = [each for each in experiments if each.outline.figure == "cold_start"]
+    tables += filter(None, map(mean_table, starts))
+    rows: dict[str, float] = {}
+    for comparison in (each for experiment in experiments for each in experiment.comparisons):
+        for each in comparison.results:  # the same for every method: it takes features and text
+            if each.outside_auroc is not None:
+                rows.setdefault(source_name(comparison.source), each.outside_auroc.mean)
+    columns = (Column("dataset", is_text=True), Column("AUROC of outside, %", percent))
+    tables.append(Table(columns, tuple(rows.items()), "Out-of-distribution images"))
+    return [table for table in tables if table.rows]
+
+
+def _mean_result(results: Sequence[MethodResult]) -> MethodResult:
+    """The means of a method over datasets; None where one lacks a metric."""
+    means: dict[str, Any] = {}
+    for name in QUALITY:
+        spreads = [getattr(each, name) for each in results]
+        if None not in spreads:
+            means[name] = Spread(statistics.fmean(each.mean for each in spreads), None, ())
+    times = [each.ms_per_step for each in results if each.ms_per_step is not None]
+    time = statistics.median(times) if times else None
+    return MethodResult(results[0].row, "measured", ms_per_step=time, **means)
 
 
 def tally_table(experiments: Sequence[Experiment]) -> Table:
     """Win / tie / loss against zero-shot: methods in default options by experiments."""
-    plain = [[_plain(each) for each in experiment.comparisons] for experiment in experiments]
+    found = [methods_of(experiment.comparisons) for experiment in experiments]
+    everywhere = methods_of(each for experiment in experiments for each in experiment.comparisons)
     rows = []
-    for method in _ordered(each for some in plain for each in some):
-        found = [[each[method] for each in some if method in each] for some in plain]
-        results = [each for some in found for each in some]
-        if not results[0].row.is_baseline:
-            counts = [tally(each.gain for each in some) if some else None for some in found]
-            total = tally(each.gain for each in results)
-            rows.append((row_name(results[0].row), *counts, total))
+    for name, results in everywhere.items():
+        gains = [
+            [e.gain for e in some.get(name, ()) if e and e.gain]
+            for some in (*found, {name: results})
+        ]
+        if gains[-1]:
+            rows.append((name, *(tally(each) if each else None for each in gains)))
     titles = [*(each.outline.title for each in experiments), "all"]
     columns = (METHOD, *(Column(t, lambda count: " / ".join(map(str, count))) for t in titles))
     return Table(columns, tuple(rows), "Win / tie / loss against zero-shot")
@@ -261,16 +334,8 @@ def tally_table(experiments: Sequence[Experiment]) -> Table:
 
 def not_run_line(experiment: Experiment) -> str:
     """Missing datasets and methods that were not run, with their reasons, in one line."""
-    models: dict[str, list[str]] = {}
-    for source in experiment.missing:
-        models.setdefault(source.dataset or source.name, []).append(source.model or "")
-    missing: dict[str, list[str]] = {}
-    for dataset, its in models.items():
-        missing.setdefault(" and ".join(filter(None, its)), []).append(dataset)
-    parts = [
-        f"datasets not found{f', {model}' if model else ''}: {', '.join(names)}"
-        for model, names in missing.items()
-    ]
+    missing = [source.name for source in experiment.missing]
+    parts = [f"datasets not found: {'; '.join(missing)}"] if missing else []
     reasons: dict[str, dict[str, None]] = {}
     for comparison in experiment.comparisons:
         for each in comparison.results:
@@ -285,9 +350,9 @@ def whole_text(
     experiments: Sequence[Experiment], render: Callable[[Table], str], heading: str
 ) -> str:
     """All tables as one text; ``heading`` has places for title and file of an experiment."""
-    parts = [render(table) for table in main_tables(experiments)]
-    parts.append(render(tally_table(experiments)))
+    shown = [*main_tables(experiments), tally_table(experiments), *quality_tables(experiments)]
+    parts = [render(table) for table in shown]
     for experiment in experiments:
         parts.append(heading.format(experiment.outline.title, experiment.path))
-        parts += [render(table) for table in tables_of(experiment)]
+        parts += map(render, (*papers_tables(experiment), *tables_of(experiment)))
     return "\n\n".join(parts) + "\n"

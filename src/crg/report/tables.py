@@ -69,6 +69,11 @@ def percent(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
+def points(value: float) -> str:
+    """A difference of fractions in percentage points."""
+    return f"{100 * value:+.2f}"
+
+
 def spread_text(spread: Spread) -> str:
     """Mean and standard deviation over stream orders, in %."""
     return percent(spread.mean) + ("" if spread.std is None else f" ± {percent(spread.std)}")

@@ -27,9 +27,8 @@ PathLike = str | os.PathLike[str]
 class Ledger:
     """The content of a results file by line number, counted from 1; made by ``read``.
 
-    ``left_out`` says why lines are not used; ``doubtful`` holds those of them that are results and
-    contradict themselves. Other processes may write to the same file: ``refresh`` parses the lines
-    that were added since, and ``add`` does so before it writes.
+    ``left_out`` says why lines are not used. Other processes may write to the same file:
+    ``refresh`` parses the lines that were added since, and ``add`` does so before it writes.
     """
 
     def __init__(self, path: PathLike) -> None:
@@ -39,7 +38,6 @@ class Ledger:
     def _forget(self) -> None:
         self.entries: dict[int, Entry] = {}
         self.left_out: dict[int, str] = {}  # each reason continues from "it"
-        self.doubtful: dict[int, Result] = {}
         self._n_complete, self._end = 0, 0  # lines that end, and the byte after them
 
     @property
@@ -49,26 +47,15 @@ class Ledger:
         return {e.key: e for e in entries if isinstance(e, Result) and e.digest is None}
 
     @property
-    def readable_runs(self) -> dict[int, Result]:
-        """Results by line, also doubtful ones: repeating them shows the truth."""
-        lines = {**self.doubtful, **self.entries}
-        return {n: each for n, each in lines.items() if isinstance(each, Result)}
-
-    @property
     def latest(self) -> dict[str, Entry]:
         """The latest entry of each key."""
         return {each.key: each for each in self.entries.values()}
-
-    @property
-    def n_lines(self) -> int:
-        """How many lines there are, without empty ones at the end."""
-        return max((*self.entries, *self.left_out), default=0)
 
     def refresh(self) -> Ledger:
         """Parse what was added to the file; a last line that does not end is parsed again."""
         if (self.path.stat().st_size if self.path.exists() else 0) < self._end:  # another file
             self._forget()
-        content = _content(self.path, self._end)
+        content = read_bytes(self.path, self._end)
         *lines, rest = content.split(b"\n")
         for line in lines:
             self._n_complete += 1
@@ -78,20 +65,17 @@ class Ledger:
         return self
 
     def _parse(self, number: int, line: bytes) -> None:
-        for known in (self.entries, self.left_out, self.doubtful):
-            known.pop(number, None)
+        self.entries.pop(number, None)
+        self.left_out.pop(number, None)
         if not line.strip():
             return
         try:
             entry = decode(line)
+            if isinstance(entry, Result) and entry.digest is None:
+                check_consistent(entry)
+            self.entries[number] = entry
         except LineError as error:
             self.left_out[number] = str(error)
-            return
-        why = contradiction(entry) if isinstance(entry, Result) and entry.digest is None else None
-        if why is None:
-            self.entries[number] = entry
-        elif isinstance(entry, Result):
-            self.left_out[number], self.doubtful[number] = why, entry
 
     def add(self, entry: Entry) -> bool:
         """Write a result or a failure; False if another process has already written the run."""
@@ -100,6 +84,19 @@ class Ledger:
                 return False
             append(self.path, entry)
             return True
+
+    def check_writable(self) -> None:
+        """Refuse a file that cannot be appended to, before any time is spent on runs.
+
+        One that holds something else, such as a feature file named by mistake, is left alone, and
+        nothing is added to a compressed file.
+        """
+        is_ours = any("not ours" not in why for why in self.left_out.values())
+        if self.path.suffix == ".gz" or (self.left_out and not self.entries and not is_ours):
+            raise InputError(
+                f"{self.path} is no results file: choose another with --results, which may be new."
+            )
+        _append_bytes(self.path, b"")
 
     def notes(self) -> list[str]:
         """A sentence per reason for which lines were left out."""
@@ -119,16 +116,15 @@ def read(path: PathLike) -> Ledger:
     return Ledger(path).refresh()
 
 
-def contradiction(result: Result) -> str | None:
-    """Where an accuracy or a count of images contradicts the answers; None where all agree."""
+def check_consistent(result: Result) -> None:
+    """Refuse a result whose accuracy or count of images contradicts its answers."""
     for metrics in (result.metrics, result.zero_shot):
         try:
             why = _contradiction(metrics, metrics.get("n_scored") or result.n_samples)
         except ValueError:  # not hexadecimal
             why = "has answers that are not bits"
         if why is not None:
-            return f"{why}, so run it again with crg bench"
-    return None
+            raise LineError(f"{why}, so run it again with crg bench")
 
 
 def _contradiction(metrics: Mapping[str, Any], n_scored: int) -> str | None:
@@ -137,11 +133,9 @@ def _contradiction(metrics: Mapping[str, Any], n_scored: int) -> str | None:
         return f"counts {n_scored} scored images and names others"
     if in_order is not None and 4 * len(in_order) < n_scored:
         return f"has answers to fewer than its {n_scored} images"
-    accuracy = metrics.get("accuracy")
-    for bits in (metrics.get("correct"), in_order):
-        if bits is None or accuracy is None:
-            continue
-        right = _count(bits)
+    if (accuracy := metrics.get("accuracy")) is None:
+        return None
+    for right in [_count(bits) for bits in (metrics.get("correct"), in_order) if bits is not None]:
         if abs(accuracy * n_scored - right) > _SLACK * n_scored:
             given = f"gives an accuracy of {100 * accuracy:.2f}%"
             return f"{given} where {right} of {n_scored} answers were right"
@@ -157,41 +151,7 @@ def append(path: PathLike, entry: Entry) -> None:
     _append_bytes(Path(path), encode(entry) + b"\n")
 
 
-def check_writable(path: PathLike, or_none: bool = False) -> None:
-    """Refuse a results file that cannot be appended to, before any time is spent on runs.
-
-    A file that holds something else, such as a feature file named by mistake, is left alone.
-    ``or_none``: the command also runs without one, and the refusal says so.
-    """
-    if not _is_ours(Path(path)):
-        raise InputError(
-            f"{path} is no results file: choose another with --results, which may be new."
-        )
-    _append_bytes(Path(path), b"", " or none with --no-results" if or_none else "")
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether a file is new, empty, or has at least one line of results."""
-    if path.suffix == ".gz":
-        return False  # nothing is added to a compressed file
-    try:
-        with path.open("rb") as file:
-            start = file.read(1)
-            return not start or (
-                start == b"{" and any(map(_is_line, (b"{" + file.readline(), *file)))
-            )
-    except OSError:
-        return True  # new, or the write will report it
-
-
-def _is_line(line: bytes) -> bool:
-    try:
-        return bool(decode(line).key)
-    except LineError as error:
-        return "not ours" not in str(error)
-
-
-def _content(path: Path, start: int) -> bytes:
+def read_bytes(path: Path, start: int = 0) -> bytes:
     """The bytes of a file from ``start`` on, decompressed; nothing if it does not exist."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -211,7 +171,7 @@ def _content(path: Path, start: int) -> bytes:
     return content
 
 
-def _append_bytes(path: Path, data: bytes, otherwise: str = "") -> None:
+def _append_bytes(path: Path, data: bytes) -> None:
     try:
         with path.open("ab+", buffering=0) as file:
             if data and file.seek(0, os.SEEK_END):
@@ -222,7 +182,7 @@ def _append_bytes(path: Path, data: bytes, otherwise: str = "") -> None:
     except OSError as error:
         raise InputError(
             f"Results cannot be written to {path} ({error.strerror}): "
-            f"choose another file with --results{otherwise}."
+            "choose another file with --results."
         ) from None
     if written != len(data):
         raise InputError(f"Results were written to {path} in part only: make room on the disk.")

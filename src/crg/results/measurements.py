@@ -56,6 +56,7 @@ class Measurements:
     predicted: list[int] = field(default_factory=list)
     confidence: list[float] = field(default_factory=list)
     surprise: list[float] = field(default_factory=list)  # of images that have a class
+    outside: list[float] = field(default_factory=list)  # NaN where nothing was decided
     milliseconds: list[float] = field(default_factory=list)
     purity: list[list[float]] = field(default_factory=list)  # [step, purity]
 
@@ -63,6 +64,7 @@ class Measurements:
         """Record one step."""
         self.predicted.append(step.prediction.label)
         self.confidence.append(float(step.prediction.probs[step.prediction.label]))
+        self.outside.append(step.prediction.decision.outside)
         self.milliseconds.append(step.milliseconds)
         if step.label is not None:
             logits = np.asarray(step.prediction.logits)[None, :]
@@ -92,6 +94,9 @@ class Measurements:
             },
             "worst_class_accuracy": metrics.worst_class_accuracy(predicted, labels, len(names)),
             "ece": metrics.expected_calibration_error(confidence, right),
+            "aurc": metrics.risk_coverage_area(confidence, right),
+            "accuracy_at_90": metrics.accuracy_at_coverage(confidence, right, 0.9),
+            "outside_auroc": self._outside_auroc(scored),
             "nll": float(np.mean(self.surprise)),
             "reliability": [list(each) for each in metrics.reliability(confidence, right)],
             "purity": self.purity[-1][1] if self.purity else None,
@@ -102,6 +107,11 @@ class Measurements:
             "mislabelled": mislabelled,
             **speed,
         }
+
+    def _outside_auroc(self, scored: Numbers) -> float | None:
+        """How well ``outside`` ranks images of no class above the others; None without any."""
+        known = not scored.all() and not np.isnan(self.outside).any()
+        return metrics.auroc(np.array(self.outside), ~scored) if known else None
 
     def _by_image(self, stream: Stream, scored: Numbers, right: Numbers) -> dict[str, str]:
         """The answers to every image, by row of the file and by position in the stream."""

@@ -1,25 +1,19 @@
 """Reported accuracies: the numbers that papers print for a method, with their caveats.
 
-The numbers are in ``papers.toml``, each with the paper it was read in. None of them was
+The numbers are in ``papers.toml``, each with the place it was read in. None of them was
 measured here, and none is left out because it looks wrong: the notes say so instead.
 """
 
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
-from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from crg.results.schema import Outline, Source, Variant
-from crg.types import InputError
 
 AVERAGE = "average"
 
@@ -29,22 +23,24 @@ class Reported:
     """A number as printed, in %."""
 
     value: float
-    source: str
+    source: str  # a short name for the place it was read in
+    citation: str
+    rank: int = field(compare=False)  # in the order of the tables
     notes: tuple[str, ...]  # slips in papers and differences in protocol that concern it
 
 
 class PaperTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """One ``[[table]]`` of a file: a block of a printed table, one value per method and column."""
+    """One ``[[table]]``: a block of a printed table, one value per method and column."""
 
     experiment: str
     backbone: str
     source: str  # the print that it was read in: a key of ``sources``
-    columns: Annotated[tuple[str, ...], Meta(min_length=1)]
-    rows: Annotated[dict[str, tuple[Annotated[float, Meta(ge=0, le=100)], ...]], Meta(min_length=1)]
+    columns: tuple[str, ...]
+    rows: dict[str, tuple[float, ...]]
 
 
 class PaperNote(Struct, frozen=True, forbid_unknown_fields=True):
-    """A caveat about numbers of its file: about all, unless a field narrows it."""
+    """A caveat about printed numbers: about all, unless a field narrows it."""
 
     note: str
     source: str | None = None  # of the tables it is about
@@ -53,121 +49,74 @@ class PaperNote(Struct, frozen=True, forbid_unknown_fields=True):
     methods: tuple[str, ...] | None = None
     datasets: tuple[str, ...] | None = None
 
-    def concerns(
-        self, experiment: str, backbone: str, about: AbstractSet[str], method: str
-    ) -> bool:
-        """Whether it is about this number; ``about`` holds the datasets behind the number."""
-        return (
-            self.experiment in (None, experiment)
-            and (self.backbone is None or _plain(self.backbone) == _plain(backbone))
-            and (self.methods is None or method in self.methods)
-            and (self.datasets is None or not about.isdisjoint(self.datasets))
-        )
 
+class Papers(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of ``papers.toml``."""
 
-class PaperFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file such as ``papers.toml``."""
+    experiments: tuple[str, ...]  # those that papers may have numbers for
+    sources: dict[str, str]
+    table: tuple[PaperTable, ...]
+    slip: tuple[PaperNote, ...]
+    protocol: tuple[PaperNote, ...]
 
-    experiments: tuple[str, ...] = ()
-    sources: dict[str, str] = {}
-    table: tuple[PaperTable, ...] = ()
-    slip: tuple[PaperNote, ...] = ()
-    protocol: tuple[PaperNote, ...] = ()
+    def numbers(
+        self, experiment: str, backbone: str, dataset: str, *names: str
+    ) -> tuple[Reported, ...]:
+        """The accuracies that are printed for a method on a dataset, at most one per source.
 
+        The first of ``names`` that a source knows counts. A source that repeats the number of an
+        earlier one is left out. The numbers are of OpenAI's weights: ``ViT-B/16``, ``ViT-B-16`` and
+        ``ViT-B-16:openai`` are the same backbone, ``ViT-B-16:laion2b`` is another.
 
-class Papers:
-    """The numbers of some files. Where two tables hold the same entry, the first one counts."""
-
-    def __init__(self, *files: PaperFile) -> None:
-        self.files = files
-
-    def number(self, experiment: str, backbone: str, dataset: str, method: str) -> Reported | None:
-        """The accuracy that papers print for a method on a dataset, if any.
-
-        The numbers are of OpenAI's weights: ``ViT-B/16``, ``ViT-B-16`` and ``ViT-B-16:openai``
-        are the same backbone, ``ViT-B-16:laion2b`` is another.
-
-        >>> bundled_papers().number("robustness", "ViT-B/16", "imagenet-a", "tda").value
+        >>> bundled_papers().numbers("robustness", "ViT-B/16", "imagenet-a", "tda")[0].value
         60.11
         """
-        for file, table in [(each, table) for each in self.files for table in each.table]:
-            row = dict(zip(table.columns, table.rows.get(method, ()), strict=False))
+        found: dict[str, Reported] = {}
+        for rank, table in enumerate(self.table):
+            name = next((name for name in names if name in table.rows), "")
+            row = dict(zip(table.columns, table.rows.get(name, ()), strict=False))
             if (
                 table.experiment == experiment
                 and _plain(table.backbone) == _plain(backbone)
                 and dataset in row
+                and row[dataset] not in [each.value for each in found.values()]
             ):
                 # a caveat about one dataset concerns the average too
                 about = row.keys() if dataset == AVERAGE else {dataset}
                 odd = (
                     note.note
-                    for note in (*file.slip, *file.protocol)
+                    for note in (*self.slip, *self.protocol)
                     if note.source in (None, table.source)
-                    and note.concerns(experiment, backbone, about, method)
+                    and note.experiment in (None, experiment)
+                    and _plain(note.backbone or backbone) == _plain(backbone)
+                    and (note.methods is None or name in note.methods)
+                    and (note.datasets is None or not about.isdisjoint(note.datasets))
                 )
-                return Reported(row[dataset], file.sources[table.source], tuple(odd))
-        return None
+                citation = self.sources[table.source]
+                number = Reported(row[dataset], table.source, citation, rank, tuple(odd))
+                found.setdefault(table.source, number)
+        return tuple(found.values())
 
-    def printed(self, outline: Outline, source: Source, row: Variant) -> Reported | None:
-        """The accuracy that papers print for a method of an experiment on a dataset.
+    def printed(self, outline: Outline, source: Source, row: Variant) -> tuple[Reported, ...]:
+        """The accuracies that are printed for a method of an experiment on a dataset.
 
         It may be named by its label, or by its method with default options; papers print what
-        they tuned per dataset, so a tuned variant has the number of its method too.
+        they tuned per dataset, so a tuned variant has the numbers of its method too.
         """
         if not outline.reported or source.model is None or row.offline:
-            return None
+            return ()
         names = [row.label, row.method] if not row.options or row.tuned else [row.label]
-        if row.method == "zero_shot" and not row.options and len(source.prompts) == 1:
-            names = [row.label] * (row.label != row.method) + ["zero_shot_one_prompt"]
-        found = (self.number(outline.reported, source.model, source.dataset, n) for n in names)
-        return next((each for each in found if each is not None), None)
-
-
-def with_papers(path: str | os.PathLike[str] | None) -> Papers:
-    """The bundled papers; before them those of a file of the same form, if one is named."""
-    if path is None:
-        return bundled_papers()
-    try:
-        file = msgspec.toml.decode(Path(path).read_bytes(), type=PaperFile)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not valid ({error}): correct it there.") from None
-    for why in _faults(file):
-        raise InputError(f"{path}: {why}.")
-    return Papers(file, *bundled_papers().files)
+        if row.is_baseline and len(source.prompts) < 2:  # where no prompt is named, it may be one
+            several = ["zero_shot"] if not source.prompts else []
+            names = [row.label] * (row.label != row.method) + ["zero_shot_one_prompt", *several]
+        return self.numbers(outline.reported, source.model, source.dataset, *names)
 
 
 @functools.cache
 def bundled_papers() -> Papers:
     """The papers that come with the package."""
     content = resources.files("crg.results").joinpath("papers.toml").read_bytes()
-    return Papers(msgspec.toml.decode(content, type=PaperFile))
-
-
-def known_experiments() -> tuple[str, ...]:
-    """The experiments that papers may have numbers for."""
-    [bundled] = bundled_papers().files
-    return bundled.experiments
-
-
-def _faults(data: PaperFile) -> Iterator[str]:
-    """Names that lead nowhere, and rows that do not fit their columns."""
-    named: list[PaperTable | PaperNote] = [*data.table, *data.slip, *data.protocol]
-    if not named:
-        yield "it has no numbers: write them below [[table]]"
-    for each in named:
-        if each.source is not None and each.source not in data.sources:
-            yield f"source is {each.source!r}: name one of the keys below [sources]"
-        if each.experiment is not None and each.experiment not in known_experiments():
-            known = ", ".join(known_experiments())
-            yield f"experiment is {each.experiment!r}: choose one of {known}"
-    for table in data.table:
-        if len(set(table.columns)) < len(table.columns):
-            yield f"columns are {', '.join(table.columns)}: name each dataset once"
-        for method, row in table.rows.items():
-            if len(row) != len(table.columns):
-                yield f"{method} has {len(row)} numbers: give {len(table.columns)}, one per column"
+    return msgspec.toml.decode(content, type=Papers)
 
 
 def _plain(backbone: str) -> str:

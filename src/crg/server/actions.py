@@ -7,12 +7,12 @@ import contextlib
 import re
 import secrets
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from msgspec import Struct, ValidationError, json
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, UploadFile
@@ -25,11 +25,10 @@ from crg.methods.registry import get_method
 from crg.parts.decisions import Decisions
 from crg.server import schema
 from crg.server.batching import Encoded
-from crg.server.event_log import Event, started, summarise
-from crg.server.limits import ServerConfig
-from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, problems
-from crg.server.service import Outcome, Service, size_of
-from crg.server.session import Learner
+from crg.server.event_log import Event, Learner, StoredSession, started
+from crg.server.schema import BINARY, TEXT, ProblemError, answers, body
+from crg.server.service import Apply, Outcome, Service
+from crg.server.summary import size_of, summarise
 from crg.types import InputError, Task, printable
 
 router = APIRouter(prefix="/v1")
@@ -40,9 +39,7 @@ FORM, JSON, OCTETS = "multipart/form-data", "application/json", "application/oct
 _NAME = 200  # characters of a file name that are kept
 _FIELDS = 10  # parts of a form that are no images
 _JSON_BYTES = 4_000_000  # of a request that carries no image
-_LARGE = 50_000  # bytes of a body that is parsed off the event loop
 _KEY = re.compile(r"[!-~]{1,200}")
-_CHANGE = (400, 404, 408, 409, 413, 415, 422, 503)  # problems of requests that change a session
 _PARTS = {"image": {"type": "array", "items": BINARY}}
 _IMAGES = {
     FORM: {"type": "object", "properties": _PARTS, "required": ["image"]},
@@ -61,10 +58,20 @@ _PARAMETERS = [  # of the busiest address, which FastAPI would take long to read
 ]  # fmt: skip
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
     """The service behind the application."""
     service: Service = request.app.state.service
     return service
+
+
+Here: TypeAlias = Annotated[Service, Depends(service_of)]
+
+
+async def _row(service: Here, id: str) -> StoredSession:
+    return await service.row(id)
+
+
+Row: TypeAlias = Annotated[StoredSession, Depends(_row)]  # of the session that the address names
 
 
 def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -74,30 +81,28 @@ def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None
 
 @router.post(
     "/sessions/{id}/images",
-    responses=answers({"answers": [schema.ANSWER]}, *_CHANGE),
+    responses=answers({"answers": [schema.ANSWER]}),
     openapi_extra={**body(schema.NewFeatures, _IMAGES), "parameters": _PARAMETERS},
 )
 async def send_images(request: Request) -> Response:
     """Learn images or features in their order, and answer them."""
     request.scope.setdefault("route", router.routes[0])  # for the metrics
-    id, key, service = request.path_params["id"], _key_of(request), service_of(request)
+    id, key, service = request.path_params["id"], _key_of(request), await service_of(request)
     row, config = await service.row(id), service.config
     kind = _kind_of(request, "image/*", FORM, OCTETS, JSON)
     most = {JSON: _JSON_BYTES, FORM: config.max_request_bytes}.get(kind, config.max_bytes)
     async with content_of(request, most) as content:
         if kind == JSON:
-            new = await received(service, schema.NewFeatures, content)
-            if isinstance(new.features[0], list) and len(new.features) > config.max_views:
-                raise InputError(f"The features are of {len(new.features)} views: "
-                                 f"give at most {config.max_views}.")  # fmt: skip
+            new = await service.run(_parsed, schema.NewFeatures, content)
+            config.check_room(0, len(new.features) if isinstance(new.features[0], list) else 1)
             name = _kept(new.name)
             learnt = await service.learn(
                 id, lambda learner, _: [learner.answer(new.features, name)], [content], key
             )
         else:
-            alone = [(_kept(request.query_params.get("name")), content)]
-            parse = partial(_form, request.headers, content, config)
-            uploads = await off_loop(service, content, parse) if kind == FORM else alone
+            uploads = [(_kept(request.query_params.get("name")), content)]
+            if kind == FORM:
+                uploads = await service.run(_form, request.headers, content, config.max_images)
             learnt = await learn_images(service, id, uploads, row.start["views"], key)
     return _once({"answers": learnt[0]}, learnt[1])
 
@@ -111,67 +116,60 @@ async def learn_images(
     task: Task | None = None,
 ) -> Outcome:
     """Learn images; the classes of ``task``, if it is given, become those of the session first."""
+    images = [content for _, content in uploads]
 
-    def encode() -> Awaitable[list[Encoded]]:
-        encode, numbered = service.batcher.encode, enumerate(uploads, 1)
-        return asyncio.gather(*[encode(each[1], views, place) for place, each in numbered])
-
-    def apply(learner: Learner, images: Sequence[Encoded]) -> list[Event]:
+    def apply(learner: Learner, encoded: Sequence[Encoded]) -> list[Event]:
         if service.config.keep_images:
-            kept, step = [content for _, content in uploads], learner.adapter.n_steps + 1
-            service.states.keep_images(session_id, step, kept)
-        events = [] if task is None else learner.follow(task)
+            service.states.keep_images(session_id, learner.adapter.n_steps + 1, images)
+        events = [] if task is None else _follow(learner, task)
         top = () if task is None else (task.n_classes,)
-        for (name, _), (features, thumbnail) in zip(uploads, images, strict=True):
+        for (name, _), (features, thumbnail) in zip(uploads, encoded, strict=True):
             events.append(learner.answer(features, name, thumbnail, *top))
         return events
 
-    service.queue.take(len(uploads))
-    try:
-        contents = [part for name, content in uploads for part in ((name or "").encode(), content)]
-        return await service.learn(session_id, apply, contents, key, encode)
-    finally:
-        service.queue.give_back(len(uploads))
+    contents = [part for name, content in uploads for part in ((name or "").encode(), content)]
+    encode = partial(service.batcher.encode, images, views)
+    return await service.learn(session_id, apply, contents, key, encode)
+
+
+def _follow(learner: Learner, task: Task) -> list[Event]:
+    """Add and remove classes until they are those of ``task``."""
+    before, now = learner.adapter.task.class_names, task.class_names
+    new = [n for n, name in enumerate(now) if name not in before]
+    added = [learner.add_class(now[n], task.text_features[n]) for n in new]
+    return added + [learner.remove_class(name) for name in before if name not in now]
 
 
 @router.post(
     "/sessions",
     status_code=201,
-    responses=answers(schema.SESSION, 400, 408, 413, 415, 422, 503, status=201),
+    responses=answers(schema.SESSION, 201),
     openapi_extra=body(schema.NewSession, {OCTETS: BINARY}),
 )
 async def start_session(
     request: Request,
+    service: Here,
     views: Annotated[int, Query(ge=1)] = 1,
     name: Annotated[str, Query(max_length=100)] = "",
     none_of_these: Annotated[str | None, Query(examples=["auto"])] = None,
     sets: Annotated[float | None, Query(gt=0, lt=1)] = None,
 ) -> Response:
     """Start a session with class names, or with a state that crg saved and these parameters."""
-    service, id = service_of(request), secrets.token_hex(16)
-    await _start(request, id, views, name, Decisions(none_of_these, sets))
+    id, text, most = secrets.token_hex(16), None, service.config.max_sessions
+    if _kind_of(request, JSON, OCTETS) == JSON:
+        async with json_of(request, schema.NewSession) as (new, _):
+            start, text = await _planned(service, new)
+            name, asked = new.name or "", Decisions(new.none_of_these, new.sets)
+    else:
+        asked = Decisions(none_of_these, sets)
+        async with content_of(request, service.config.max_request_bytes) as state, service.texts:
+            start = await service.run(_read_state, service, state, id, views)
+    start |= {"name": _kept(name), "none_of_these": asked.none_of_these, "sets": asked.sets}
+    if not await service.writer.submit(started(id, start, text, service.now, most)):
+        await service.run(service.states.delete, id)
+        raise ProblemError(429, f"There are {most} sessions already: delete one.")
     info = await service.run(summarise, service.log, (await service.session(id)).row)
     return as_json(info, 201, {"Location": f"/v1/sessions/{id}"})
-
-
-async def _start(
-    request: Request, session_id: str, views: int, name: str | None, asked: Decisions
-) -> None:
-    """Log a new session; one from a state has its first snapshot before that."""
-    service, most = service_of(request), service_of(request).config.max_sessions
-    if _kind_of(request, JSON, OCTETS) == JSON:
-        async with content_of(request) as content:
-            new = await received(service, schema.NewSession, content)
-            name, asked = new.name, Decisions(new.none_of_these, new.sets)
-            start, text = await _planned(service, new)
-    else:
-        text, most_bytes = None, service.config.max_request_bytes
-        async with content_of(request, most_bytes) as content, service.texts:
-            start = await service.run(_read_state, service, content, session_id, views)
-    start |= {"name": _kept(name), "none_of_these": asked.none_of_these, "sets": asked.sets}
-    if not await service.write(started(session_id, start, text, service.now, most)):
-        await service.run(service.states.delete, session_id)
-        raise ProblemError(429, f"There are {most} sessions already: delete one.")
 
 
 async def _planned(service: Service, new: schema.NewSession) -> tuple[dict[str, Any], Vectors]:
@@ -186,73 +184,60 @@ async def _planned(service: Service, new: schema.NewSession) -> tuple[dict[str, 
 
 def _read_state(service: Service, state: bytes, session_id: str, views: int) -> dict[str, Any]:
     """Keep a state, which must fit the server's model, as a session's first snapshot."""
-    with tempfile.TemporaryDirectory(dir=service.states.folder) as folder:
+    states, config = service.states, service.config
+    with tempfile.TemporaryDirectory(dir=states.folder) as folder:
         path = Path(folder) / "state.crg"
         path.write_bytes(state)
         try:
             saved = state_file.read(path)
             if saved.model not in (None, service.encoder.name):
                 raise InputError(f"{path} was saved with the model {saved.model}: use that one.")
-            service.config.check_room(saved.task.n_classes, views)
-            start = service.states.record(
-                service.config, saved.method, saved.task, saved.options, views
-            )
-            templates = service.config.templates
-            adapter = Classifier(service.encoder, state=path, templates=templates).adapter
-            service.states.save(session_id, Learner(adapter, service.log, 0, 0, b""))
-            return {**start, "seen": adapter.n_steps}
+            config.check_room(saved.task.n_classes, views)
+            start = states.record(config, saved.method, saved.task, saved.options, views)
+            adapter = Classifier(service.encoder, state=path, templates=config.templates).adapter
         except InputError as error:
             raise InputError(str(error).replace(str(path), "The state")) from None
+    states.save(session_id, Learner(adapter, service.log, 0, 0, b""))
+    return {**start, "seen": adapter.n_steps}
 
 
 @router.patch(
-    "/sessions/{id}",
-    responses=answers(schema.RENAMED, *_CHANGE),
-    openapi_extra=body(schema.NewName),
+    "/sessions/{id}", responses=answers(schema.RENAMED), openapi_extra=body(schema.NewName)
 )
 async def rename_session(request: Request, id: str) -> Response:
     """Give a session another name; an empty one removes it."""
-    _kind_of(request, JSON)
-    async with content_of(request) as content:
-        name = _kept((await received(service_of(request), schema.NewName, content)).name)
-        [event], _ = await service_of(request).learn(id, lambda learner, _: [learner.rename(name)])
-    return as_json(event)
+    async with json_of(request, schema.NewName) as (new, content):
+        name = _kept(new.name)
+        return await _learn(request, id, lambda learner, _: [learner.rename(name)], content)
 
 
-@router.delete("/sessions/{id}", status_code=204, responses=problems(404, 422, 503))
-async def delete_session(request: Request, id: str) -> Response:
+@router.delete("/sessions/{id}", status_code=204)
+async def delete_session(service: Here, id: str) -> Response:
     """Delete a session with all that belongs to it."""
-    await service_of(request).delete(id)
+    await service.delete(id)
     return Response(status_code=204)
 
 
 @router.post(
     "/sessions/{id}/corrections",
-    responses=answers(schema.CORRECTION, *_CHANGE),
+    responses=answers(schema.CORRECTION),
     openapi_extra={**body(schema.NewCorrection), "parameters": [_KEYED]},
 )
 async def correct(request: Request, id: str) -> Response:
     """Learn the label that a person gives an image."""
-    key, _ = _key_of(request), _kind_of(request, JSON)
-    async with content_of(request) as content:
-        new = await received(service_of(request), schema.NewCorrection, content)
-        [event], repeated = await service_of(request).learn(
-            id, lambda learner, _: [learner.correct(new.image, new.label)], [content], key
-        )
-    return _once(event, repeated)
+    async with json_of(request, schema.NewCorrection) as (new, content):
+        step, label = new.image, new.label
+        return await _learn(request, id, lambda learner, _: [learner.correct(step, label)], content)
 
 
 @router.post(
     "/sessions/{id}/classes",
-    responses=answers(schema.CLASSES, *_CHANGE),
+    responses=answers(schema.CLASSES),
     openapi_extra={**body(schema.NewClass), "parameters": [_KEYED]},
 )
-async def add_class(request: Request, id: str) -> Response:
+async def add_class(request: Request, service: Here, row: Row) -> Response:
     """Add a class."""
-    service, key, _ = service_of(request), _key_of(request), _kind_of(request, JSON)
-    async with content_of(request) as content:
-        new = await received(service, schema.NewClass, content)
-        row = await service.row(id)
+    async with json_of(request, schema.NewClass) as (new, content):
         [feature] = await service.encode_names([new.name])
 
         def apply(learner: Learner, _: Any) -> list[Event]:
@@ -260,17 +245,21 @@ async def add_class(request: Request, id: str) -> Response:
             service.config.check_room(n, 1, size_of(row, n))
             return [learner.add_class(new.name, feature)]
 
-        [event], repeated = await service.learn(id, apply, [content], key)
-    return _once(event, repeated)
+        return await _learn(request, row.id, apply, content)
 
 
-@router.delete("/sessions/{id}/classes", responses=answers(schema.CLASSES, 404, 422, 503))
+@router.delete("/sessions/{id}/classes", responses=answers(schema.CLASSES))
 async def remove_class(request: Request, id: str, name: Annotated[str, Query()]) -> Response:
     """Remove a class."""
-    [event], _ = await service_of(request).learn(
-        id, lambda learner, _: [learner.remove_class(name)]
-    )
-    return as_json(event)
+    return await _learn(request, id, lambda learner, _: [learner.remove_class(name)], name.encode())
+
+
+async def _learn(request: Request, session_id: str, apply: Apply, content: bytes) -> Response:
+    """Learn what makes one event, and answer with that."""
+    key = _key_of(request)
+    service = await service_of(request)
+    [event], repeated = await service.learn(session_id, apply, [content], key)
+    return _once(event, repeated)
 
 
 def _once(value: Any, repeated: bool) -> Response:
@@ -286,9 +275,9 @@ def _key_of(request: Request) -> str | None:
 
 
 @contextlib.asynccontextmanager
-async def content_of(request: Request, most: int = _JSON_BYTES) -> AsyncIterator[bytes]:
+async def content_of(request: Request, most: int) -> AsyncIterator[bytes]:
     """The body of a request, at most ``most`` bytes, which count as long as they are used."""
-    service = service_of(request)
+    service = await service_of(request)
     patience = service.config.body_timeout
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > most:
@@ -316,17 +305,18 @@ def _too_large(most: int) -> ProblemError:
     return ProblemError(413, f"The request has more than {most:,} bytes: send less at once.")
 
 
-async def off_loop(service: Service, content: bytes, parse: Callable[[], T]) -> T:
-    """What ``parse`` makes of a body; in a thread if it is large, because others are waiting."""
-    return parse() if len(content) < _LARGE else await service.run(parse)
+@contextlib.asynccontextmanager
+async def json_of(
+    request: Request, model: type[Model], most: int = _JSON_BYTES
+) -> AsyncIterator[tuple[Model, bytes]]:
+    """A JSON body of at most ``most`` bytes, as an instance of ``model`` and as it came."""
+    _kind_of(request, JSON)
+    service = await service_of(request)
+    async with content_of(request, most) as content:
+        yield await service.run(_parsed, model, content), content
 
 
-async def received(service: Service, model: type[Model], content: bytes) -> Model:
-    """A JSON body as an instance of ``model``."""
-    return await off_loop(service, content, partial(parsed, model, content))
-
-
-def parsed(model: type[Model], content: bytes) -> Model:
+def _parsed(model: type[Model], content: bytes) -> Model:
     """JSON as an instance of ``model``."""
     try:
         return json.decode(content, type=model)
@@ -351,7 +341,7 @@ def _kept(name: str | None) -> str | None:
     return printable(name[:_NAME])[:_NAME] if name else None
 
 
-def _form(headers: Headers, content: bytes, config: ServerConfig) -> list[Upload]:
+def _form(headers: Headers, content: bytes, most: int) -> list[Upload]:
     """The images of a form: its parts with a file name."""
     boundary = parse_options_header(headers["content-type"])[1].get(b"boundary")
     if not boundary or b"--%b--" % boundary not in content:
@@ -360,7 +350,7 @@ def _form(headers: Headers, content: bytes, config: ServerConfig) -> list[Upload
     async def stream() -> AsyncGenerator[bytes, None]:
         yield content
 
-    parser = MultiPartParser(headers, stream(), max_files=config.max_images, max_fields=_FIELDS)
+    parser = MultiPartParser(headers, stream(), max_files=most, max_fields=_FIELDS)
     parser.spool_max_size = len(content) + 1  # so that no file is written, and nothing waits
     try:
         parser.parse().send(None)
@@ -376,8 +366,4 @@ def _form(headers: Headers, content: bytes, config: ServerConfig) -> list[Upload
         file.file.close()
     if not uploads:
         raise ProblemError(422, "The request holds no image: send a part with a file name.")
-    for place, (_, image) in enumerate(uploads, 1):
-        if len(image) > config.max_bytes:
-            raise ProblemError(413, f"The image has more than {config.max_bytes:,} bytes: "
-                                    "scale it down.", image=place)  # fmt: skip
     return uploads

@@ -8,6 +8,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -21,7 +22,7 @@ from crg.images.reading import reading
 from crg.images.views import Recipe, views_of
 from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError
-from crg.threads import one_blas_thread, processors
+from crg.threads import processors
 from crg.types import InputError
 
 Item = TypeVar("Item")
@@ -29,7 +30,27 @@ Result = TypeVar("Result")
 Encode: TypeAlias = Callable[[Pixels], Vectors]  # views (n, H, W, 3) -> features (n, D)
 Encoded: TypeAlias = tuple[Vectors, bytes | None]  # features (V, D) of an image, its thumbnail
 ROWS = 32  # views per call of the encoder; more do not make it faster
+WAIT = "wait a moment and send it again."
 _THUMBNAIL = (128, 128)  # pixels, at the most
+
+
+@dataclass
+class Budget:
+    """An amount that may be in use at once; a user gives back what it took."""
+
+    most: int
+    sentence: str  # for those who ask for more
+    used: int = 0
+
+    def take(self, amount: int) -> None:
+        """Use so much more; refuse with 429 where that is too much."""
+        if self.used + amount > self.most:
+            raise ProblemError(429, self.sentence)
+        self.used += amount
+
+    def give_back(self, amount: int) -> None:
+        """Use so much less."""
+        self.used -= amount
 
 
 class Gatherer(Generic[Item, Result]):
@@ -91,13 +112,25 @@ class Batcher:
         self, preprocessing: Preprocessing, encoders: Sequence[Encode], config: ServerConfig
     ) -> None:
         self._preprocessing, self._config = preprocessing, config
+        self.queue = Budget(config.max_queue, f"Too many images are waiting: {WAIT}")
         self._readers = ThreadPoolExecutor(processors(), "crg-read")
         works = [partial(_encode_batch, encode) for encode in encoders]
         self._gatherer: Gatherer[Pixels, Vectors]
         self._gatherer = Gatherer("crg-encode", *works, weigh=len, most=ROWS)
 
-    async def encode(self, content: bytes, n_views: int, place: int = 1) -> Encoded:
-        """Read an image and encode its views with those of others; a problem has its ``place``."""
+    def encode(self, contents: Sequence[bytes], n_views: int) -> asyncio.Future[list[Encoded]]:
+        """Start to read images and to encode their views; refuse them with 429 if too many wait."""
+        count = len(contents)
+        self.queue.take(count)
+        numbered = enumerate(contents, 1)
+        encoding = asyncio.gather(*[self._encode(each, n_views, n) for n, each in numbered])
+        encoding.add_done_callback(lambda _: self.queue.give_back(count))
+        return encoding
+
+    async def _encode(self, content: bytes, n_views: int, place: int) -> Encoded:
+        if len(content) > (most := self._config.max_bytes):
+            sentence = f"The image has more than {most:,} bytes: scale it down."
+            raise ProblemError(413, sentence, image=place)
         loop = asyncio.get_running_loop()
         try:
             views, small = await loop.run_in_executor(self._readers, self._read, content, n_views)
@@ -129,33 +162,21 @@ def _encode_batch(encode: Encode, batch: Sequence[Pixels]) -> list[Vectors]:
 
 @contextlib.contextmanager
 def encoders_on_ray(
-    encoder: Encoder, load: Callable[[], Encoder], replicas: int, address: str | None = None
+    encoder: Encoder, load: Callable[[], Encoder], replicas: int, address: str | None
 ) -> Iterator[list[Encode]]:
     """Replicas of ``encoder`` on the Ray cluster at ``address``, or on one of this machine.
 
-    Ray restarts a replica that is lost, and gives it again what it was encoding. Without replicas
-    Ray is not needed.
+    Ray restarts a replica that is lost, and gives it again what it was encoding.
     """
-    if not replicas:
-        yield []
-        return
-    make = partial(_make_replica, loading_the_same(encoder, load))
-    needs = encoder_needs(encoder)
+    there, needs = loading_the_same(encoder, load), encoder_needs(encoder)
+
+    def make() -> Encode:
+        return there().encode_images
+
     with actors_on_ray(make, needs, replicas, address, replicas) as (ray, actors):
-        for waiting in [actor.prepare.remote() for actor in actors]:
-            _collect(ray, waiting)
+        for preparing in [actor.prepare.remote() for actor in actors]:
+            _collect(ray, preparing)
         yield [partial(_encode_on, ray, actor) for actor in actors]
-
-
-def _make_replica(load: Callable[[], Encoder]) -> Callable[[Pixels], Vectors]:
-    """The work of an actor; it runs there."""
-    encoder = load()
-
-    def encode(pixels: Pixels) -> Vectors:
-        with one_blas_thread():
-            return encoder.encode_images(pixels)
-
-    return encode
 
 
 def _encode_on(ray: Any, actor: Any, pixels: Pixels) -> Vectors:

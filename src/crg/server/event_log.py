@@ -1,5 +1,6 @@
-"""The log on disk: one ordered list of events per session, in SQLite, synced at every commit.
+"""Events: a session learns them, and the log keeps them, in SQLite, synced at every commit.
 
+The same events give the same bits, live or replayed.
 One transaction writes an event with the features of its image, its answer and the idempotency key
 of its request. So the log holds a prefix of all events, with every event that was answered. An
 event carries a checksum of itself and of the one before it; the first follows its session's.
@@ -13,18 +14,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import accumulate
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from msgspec import json, msgpack
 
-from crg.answer import NONE_OF_THESE
+from crg.adapter import Adapter
+from crg.answer import NONE_OF_THESE, answer_for
 from crg.encoders.base import Vectors
 from crg.server.schema import ProblemError
-from crg.types import InputError, printable
+from crg.types import InputError, as_floats, printable, unit_rows
 
 Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed", "renamed"]
 Key: TypeAlias = tuple[str, bytes] | None  # idempotency key of a request, and digest of its body
@@ -56,11 +57,10 @@ CREATE TABLE thumbnails (
     jpeg BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (session, step));
 """
 _PAGE = 64  # rows that are read at a time
-_POINTS = 100  # of a curve
-_CLASSES = 12  # that have a curve
+_TOP = 5  # classes of an answer
 
 
-@dataclass(frozen=True)
+@dataclass
 class Event:
     """An event in a session; ``detail`` is its public form."""
 
@@ -74,6 +74,16 @@ class Event:
     def seq(self) -> int:
         """Its number in the session, from 1."""
         return int(self.detail["event"])
+
+    @cached_property
+    def text(self) -> str:
+        """The detail as JSON."""
+        return json.encode(self.detail).decode()
+
+    @cached_property
+    def vectors(self) -> bytes | None:
+        """The features as bytes."""
+        return _content(self.features)
 
 
 @dataclass(frozen=True)
@@ -148,22 +158,17 @@ class Log:
             for *columns, _, vectors in rows:
                 kind, detail = columns[2], columns[8]
                 digest = checksum(digest, kind, detail, vectors)
+                seq += 1
                 if columns[9] != digest or columns != _columns(
                     number, Event(kind, json.decode(detail), digest=digest)
                 ):
-                    raise _damaged(begun[0], seq + 1)
-                seq += 1
+                    raise _damaged(begun[0], seq)
 
     def events(self, number: int, after: int) -> Iterator[list[Event]]:
         """The events after one, with features, some at a time."""
         while some := self._events("seq > ? ORDER BY seq LIMIT ?", number, after, _PAGE):
             after = some[-1].seq
             yield some
-
-    def last(self, number: int) -> int:
-        """The number of the last event; 0 before the first."""
-        query = "SELECT ifnull(max(seq), 0) FROM events WHERE session = ?"
-        return int(self.rows(query, number)[0][0])
 
     def messages(self, number: int, after: int) -> list[tuple[int, str, str]]:
         """Number, kind and detail (as JSON) of the next events after one."""
@@ -243,15 +248,92 @@ class Log:
         return None if array is None else array.reshape(-1, self._width)
 
 
+@dataclass
+class Learner:
+    """The adapter of a session, and the number of the last event that it has learnt."""
+
+    adapter: Adapter
+    log: Log
+    number: int  # of the session in the log
+    seq: int
+    digest: bytes  # of that event
+
+    def answer(
+        self, features: Any, name: str | None, thumbnail: bytes | None = None, top: int = _TOP
+    ) -> Event:
+        """Learn an image, and answer it with the ``top`` most probable classes."""
+        task, step = self.adapter.task, self.adapter.n_steps + 1
+        rows = as_floats(features, "features")
+        prediction = self.adapter.step(rows, step)
+        unit = unit_rows(rows.reshape(-1, task.width), "features")
+        answer = answer_for(task, prediction, unit, step)
+        detail = {
+            "step": step, "name": name, "label": answer.label, "probability": answer.probability,
+            "top": [{"label": label, "probability": p} for label, p in answer.top(top)],
+            "zero_shot_label": answer.zero_shot_label,
+            "zero_shot_probability": answer.zero_shot_probability,
+            "changed": answer.changed, **answer.decisions, "thumbnail": thumbnail is not None,
+        }  # fmt: skip
+        return self._event("answer", detail, rows, thumbnail)
+
+    def correct(self, step: int, label: str) -> Event:
+        """Learn the label that a person gives an image."""
+        image = self.log.image(self.number, step)
+        if image is None:
+            raise InputError(f"There is no image {step} in this session: give an answer's step.")
+        self.adapter.correct(image.features, label, step)
+        detail = {"step": step, "label": label, "was": image.detail["label"]}
+        return self._event("correction", detail)
+
+    def add_class(self, name: str, text_feature: Vectors) -> Event:
+        """Add a class."""
+        self.adapter.add_class(name, text_feature)
+        return self._event("class_added", {"name": name}, text_feature[None, :])
+
+    def remove_class(self, name: str) -> Event:
+        """Remove a class."""
+        self.adapter.remove_class(name)
+        return self._event("class_removed", {"name": name})
+
+    def rename(self, name: str | None) -> Event:
+        """Give the session another name, or none."""
+        return self._event("renamed", {"name": name})
+
+    def replay(self, event: Event) -> bool:
+        """Learn an event of the log again; False if the answer differs."""
+        detail = event.detail
+        if event.kind == "answer":
+            again = self.answer(event.features, detail["name"], None, len(detail["top"]))
+            again.detail["thumbnail"] = detail["thumbnail"]
+        elif event.kind == "correction":
+            again = self.correct(detail["step"], detail["label"])
+        elif event.kind == "class_added":
+            assert event.features is not None
+            again = self.add_class(detail["name"], event.features[0])
+        elif event.kind == "renamed":
+            again = self.rename(detail["name"])
+        else:
+            again = self.remove_class(detail["name"])
+        self.digest = event.digest
+        return {**again.detail, "at": detail["at"]} == detail
+
+    def _event(
+        self,
+        kind: Kind,
+        detail: dict[str, Any],
+        features: Vectors | None = None,
+        thumbnail: bytes | None = None,
+    ) -> Event:
+        self.seq += 1
+        public = {"event": self.seq, "at": round(time.time(), 3), **detail}
+        event = Event(kind, public, features, thumbnail)
+        event.digest = self.digest = checksum(self.digest, kind, event.text, event.vectors)
+        return event
+
+
 def checksum(*parts: Any) -> bytes:
     """The digest of some values."""
     return hashlib.blake2b(msgpack.encode(parts), digest_size=16).digest()
-
-
-def chained(before: bytes, event: Event) -> bytes:
-    """The digest of an event that follows the one with the digest ``before``."""
-    detail = json.encode(event.detail).decode()
-    return checksum(before, event.kind, detail, _content(event.features))
 
 
 def _damaged(session_id: str, seq: int) -> ProblemError:
@@ -277,7 +359,7 @@ def happened(number: int, events: Sequence[Event], key: Key, thumbnails: int, no
         places = ", ".join("?" * 11)
         rows = [(*_columns(number, event), now) for event in events]
         connection.executemany(f"INSERT INTO events VALUES ({places})", rows)
-        rows = [(number, e.seq, _content(e.features)) for e in events if e.features is not None]
+        rows = [(number, e.seq, e.vectors) for e in events if e.vectors is not None]
         connection.executemany("INSERT INTO features VALUES (?, ?, ?)", rows)
         if key is not None:
             name, content, first, last = *key, events[0].seq, events[-1].seq
@@ -310,86 +392,8 @@ def _columns(number: int, event: Event) -> list[Any]:
     label = NONE_OF_THESE if detail.get("none_of_these") else detail.get("label")
     kept = [detail.get("step"), label, detail.get("probability"), detail.get("changed")]
     head = [number, event.seq, event.kind, detail["at"], *kept]
-    return [*head, json.encode(detail).decode(), event.digest]
+    return [*head, event.text, event.digest]
 
 
 def _content(vectors: Vectors | None) -> bytes | None:
     return None if vectors is None else np.ascontiguousarray(vectors, "<f4").tobytes()
-
-
-def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
-    """A session as ``GET /v1/sessions/{id}`` gives it."""
-    number = row.number
-    counts = """SELECT ifnull(max(seq), 0), ifnull(sum(changed), 0),
-                count(*) FILTER (WHERE kind = 'correction'), ifnull(min(step), 0),
-                ifnull(max(step), 0) FROM events WHERE session = ?"""
-    [(event, changed, corrections, first, last)] = log.rows(counts, number)
-    per_class = """SELECT label, count(*) FROM events WHERE session = ? AND kind = 'answer'
-                   GROUP BY label ORDER BY count(*) DESC, label"""
-    labels = log.rows(per_class, number)
-    return {
-        **dict(listed(log, number + 1, 1, number - 1)).get(number, {}),
-        "model": row.start["model"],
-        "options": row.start["options"],
-        "decisions": {name: row.start.get(name) for name in ("none_of_these", "sets")},
-        "classes": classes_of(log, row),
-        "event": event,
-        "changed": changed,
-        "corrections": corrections,
-        "per_class": dict(labels),
-        "curves": _curves(log, number, first, last, [name for name, _ in labels[:_CLASSES]]),
-    }
-
-
-_LINE = ("id", "name", "created", "last_used", "method", "views", "n_classes", "images")
-_LINES = """SELECT number, id, json_extract(ifnull((SELECT detail FROM events WHERE session = number
-        AND kind = 'renamed' ORDER BY seq DESC LIMIT 1), start), '$.name'),
-    created, ifnull((SELECT at FROM events WHERE session = number
-        ORDER BY seq DESC LIMIT 1), created),
-    json_extract(start, '$.method'), json_extract(start, '$.views'),
-    json_array_length(start, '$.classes') + (SELECT ifnull(sum(iif(kind = 'class_added', 1, -1)), 0)
-        FROM events WHERE session = number AND kind IN ('class_added', 'class_removed')),
-    ifnull((SELECT max(step) FROM events WHERE session = number)
-        - json_extract(start, '$.seen'), 0)
-    FROM sessions WHERE json_valid(start) AND number > ? AND number < ?
-    ORDER BY number DESC LIMIT ?"""
-
-
-def listed(log: Log, before: int, limit: int, after: int = 0) -> list[tuple[int, dict[str, Any]]]:
-    """Number and line of the sessions with numbers between two, newest first."""
-    rows = log.rows(_LINES, after, before, limit)
-    return [(number, dict(zip(_LINE, line, strict=True))) for number, *line in rows]
-
-
-def classes_of(log: Log, row: StoredSession) -> list[str]:
-    """The classes of a session as they are now."""
-    names, seq = dict.fromkeys(row.start["classes"]), 0
-    query = """SELECT seq, kind, json_extract(detail, '$.name') FROM events WHERE session = ?
-               AND kind IN ('class_added', 'class_removed') AND seq > ? ORDER BY seq LIMIT ?"""
-    while changes := log.rows(query, row.number, seq, _PAGE):
-        seq = changes[-1][0]
-        for _, kind, name in changes:
-            names.pop(name, None)
-            names |= {name: None} if kind == "class_added" else {}
-    return list(names)
-
-
-def _curves(log: Log, number: int, first: int, last: int, names: list[str]) -> dict[str, Any]:
-    """At most 100 points: means since the point before, and counts so far."""
-    width = max(1, -(-(last - first + 1) // _POINTS))
-    query = """SELECT (step - ?) / ?, max(step), avg(probability), avg(changed) FROM events
-               WHERE session = ? AND kind = 'answer' GROUP BY 1 ORDER BY 1"""
-    points = log.rows(query, first, width, number)
-    query = """SELECT (step - ?) / ?, label, count(*) FROM events
-               WHERE session = ? AND kind = 'answer' GROUP BY 1, 2"""
-    counts = log.rows(query, first, width, number)
-    found = {(point, label): count for point, label, count in counts}
-    return {
-        "step": [step for _, step, _, _ in points],
-        "probability": [probability for _, _, probability, _ in points],
-        "changed": [changed for _, _, _, changed in points],
-        "per_class": {
-            name: list(accumulate(found.get((point[0], name), 0) for point in points))
-            for name in names
-        },
-    }

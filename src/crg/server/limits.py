@@ -19,6 +19,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Settings and limits of the service; docs/service.md has the same table."""
 
     templates: Annotated[tuple[str, ...], Meta(min_length=1)] = (PHOTO,)
+    precision: str = ""  # fp32, fp16 or bf16; what suits the device if it is empty
+    replicas: Positive = 2  # of the encoder, with --engine ray
     keep_images: bool = False
     allow_hosts: tuple[str, ...] = ()
     allow_origins: tuple[str, ...] = ()

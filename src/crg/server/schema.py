@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import http
-import logging
 import sqlite3
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 from msgspec import Meta, Struct, json
 from starlette.exceptions import HTTPException
@@ -149,27 +149,23 @@ def _schema_of(example: Any) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": required}
 
 
-def answers(example: Any, *statuses: int, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """The responses of a route that answers with JSON like ``example``, or with a problem."""
+def answers(example: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """The responses of a route that answers with JSON like ``example``."""
     content = {"application/json": {"schema": _schema_of(example), "example": example}}
-    success = {"description": http.HTTPStatus(status).phrase, "content": content}
-    return {status: success, **problems(*statuses)}
+    return {status: {"description": http.HTTPStatus(status).phrase, "content": content}}
 
 
-def files(*statuses: int, **kinds: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a route that answers with other media types than JSON, or with a problem."""
+def files(**kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a route that answers with media types other than JSON, with these schemas."""
     content = {kind: {"schema": schema} for kind, schema in kinds.items()}
-    responses = {200: {"description": "OK", "content": content}, **problems(*statuses)}
+    responses = {200: {"description": "OK", "content": content}}
     return {"response_class": Response, "responses": responses}
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems of a route; some can come anywhere."""
+def problems() -> dict[int | str, dict[str, Any]]:
+    """The response of every route that refuses a request."""
     content = {_MEDIA_TYPE: {"schema": _schema_of(_PROBLEM), "example": _PROBLEM}}
-    return {
-        status: {"description": http.HTTPStatus(status).phrase, "content": content}
-        for status in sorted({*statuses, 401, 403, 429, 500})
-    }
+    return {"default": {"description": "Refused", "content": content}}
 
 
 def body(model: type[Struct], others: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -201,29 +197,24 @@ class ProblemError(Exception):
         return Response(json.encode(document), self.status, given, media_type=_MEDIA_TYPE)
 
 
-def add_handlers(app: FastAPI) -> None:
-    """Answer every error of the application with a problem document."""
-    for kind in (ProblemError, InputError, HTTPException, RequestValidationError, ClientDisconnect,
-                 OSError, sqlite3.Error):  # fmt: skip
-        app.add_exception_handler(kind, _answer_to)
-
-
-async def _answer_to(request: Request, error: Exception) -> Response:
+def problem_of(error: Exception, data: Path) -> ProblemError:
+    """The problem that answers an error; none names a file below ``data``."""
     match error:
         case ProblemError():
-            return error.response()
-        case InputError() if str(request.app.state.service.states.folder) not in str(error):
-            return ProblemError(422, str(error)).response()
+            return error
+        case InputError() if str(data) not in str(error):
+            return ProblemError(422, str(error))
         case InputError() | OSError() | sqlite3.Error():
-            logging.getLogger("crg.server").error("%s failed: %s", request.url.path, error)
             remedy = "delete a session to make room, or ask who runs it to read its log."
-            return ProblemError(503, f"The server cannot use its disk: {remedy}").response()
+            return ProblemError(503, f"The server cannot use its disk: {remedy}")
         case HTTPException():
             detail = _PLAIN.get(error.status_code, str(error.detail))
-            return ProblemError(error.status_code, detail).response(error.headers)
+            return ProblemError(error.status_code, detail)
         case RequestValidationError():
             first = error.errors()[0]  # about a path, query or header
             where, what = first["loc"][-1], str(first["msg"]).rstrip(".")
             wrong = f"{where} is not valid ({what[:1].lower()}{what[1:]}): see /openapi.json."
-            return ProblemError(422, wrong).response()
-    return ProblemError(400, "The request broke off: send it again.").response()
+            return ProblemError(422, wrong)
+        case ClientDisconnect():
+            return ProblemError(400, "The request broke off: send it again.")
+    return ProblemError(500, "The server failed: ask who runs it to read its log.")

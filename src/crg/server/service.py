@@ -1,4 +1,8 @@
-"""The service without HTTP: which sessions there are, and which of them are in memory."""
+"""The service without HTTP: which sessions there are, which are in memory, and their turns.
+
+A session in memory learns one request after the other, and learning continues while the log is
+written. If that fails, the session is broken: it leaves memory, and comes back as the log has it.
+"""
 
 from __future__ import annotations
 
@@ -14,54 +18,46 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from msgspec import Raw, json
+from msgspec import Raw
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from crg.atomic import locked, make_folder
 from crg.encoders.base import Encoder, Vectors
 from crg.prompts import encode_classes
 from crg.server import event_log
-from crg.server.batching import Batcher, Encode, Gatherer
-from crg.server.event_log import Change, Event, Log, StoredSession, classes_of, deleted, ran
+from crg.server.batching import WAIT, Batcher, Budget, Encode, Gatherer
+from crg.server.event_log import (
+    Change,
+    Event,
+    Key,
+    Learner,
+    Log,
+    StoredSession,
+    deleted,
+    happened,
+    ran,
+)
 from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError
-from crg.server.session import Apply, Session, States, not_kept
+from crg.server.states import States
+from crg.server.summary import classes_of, size_of
 from crg.threads import one_blas_thread, processors
+from crg.types import InputError
 
 T = TypeVar("T")
+Apply: TypeAlias = Callable[[Learner, Any], list[Event]]  # with what the request waited for
 Outcome: TypeAlias = tuple[list[Raw], bool]  # details of events as JSON; is it a repetition?
 _LOGGER = logging.getLogger("crg.server")
 _ID = re.compile(r"[0-9a-f]{32}")
 _WORTH_SAVING = 32  # events; fewer are replayed as fast as a snapshot is written
-_METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 _SWEEP = 15.0  # seconds between two looks for expired sessions
 _PATIENCE = 500  # times 10 ms that a session waits for others to leave memory
 _RESERVE = 16_000_000  # bytes kept on the disk, so that something can be deleted when it is full
-
-
-@dataclass
-class Budget:
-    """An amount that may be in use at once; a user gives back what it took."""
-
-    most: int
-    sentence: str  # for those who ask for more
-    used: int = 0
-
-    def take(self, amount: int) -> None:
-        """Use so much more; refuse with 429 where that is too much."""
-        if self.used + amount > self.most:
-            raise ProblemError(429, self.sentence)
-        self.used += amount
-
-    def give_back(self, amount: int) -> None:
-        """Use so much less."""
-        self.used -= amount
 
 
 class Counters:
@@ -79,11 +75,87 @@ class Counters:
         self.corrections = counter("crg_corrections", "Corrections learnt.")
         self.replay_differences = counter("crg_replay_differences", "Replayed answers that differ.")
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
-        known = method if method in _METHODS else "other"
-        self.requests.labels(known, route, str(status)).inc()
-        self.seconds.labels(route).observe(seconds)
+
+class Session:
+    """One session in memory. Everything belongs to the event loop, except learning."""
+
+    def __init__(self, service: Service, row: StoredSession, learner: Learner, saved: int) -> None:
+        self.row, self.learner, self._saved, self._service = row, learner, saved, service
+        self.broken = False
+        self.requests: set[asyncio.Task[list[Event]]] = set()  # that are not answered yet
+        self._turn = asyncio.Lock()  # first come, first served
+        self._written: asyncio.Future[Any] | None = None  # when the log has the last event
+
+    @property
+    def unsaved(self) -> int:
+        """How many events came after the last snapshot."""
+        return self.learner.seq - self._saved
+
+    async def submit(self, apply: Apply, ready: Awaitable[Any] | None, key: Key) -> list[Event]:
+        """Learn after the requests that came before, with what ``ready`` gives; then log it."""
+        request = asyncio.create_task(self._answer(apply, ready, key))
+        self.requests.add(request)
+        request.add_done_callback(self.requests.discard)
+        return await asyncio.shield(request)  # whatever becomes of the caller
+
+    async def finish(self) -> None:
+        """Wait until every request is answered."""
+        while self.requests:
+            await asyncio.wait(self.requests)
+
+    async def save(self, least: int = 1) -> None:
+        """Write a snapshot once the log has every event; the caller lets no request learn."""
+        if self._written is not None:
+            await asyncio.wait([self._written])
+        if self.broken or self.unsaved < least:
+            return
+        try:
+            await self._service.run(self._service.states.save, self.row.id, self.learner)
+        except Exception as error:  # nothing is lost: the log has it
+            _LOGGER.warning("no snapshot of session %s was saved: %s", self.row.id, error)
+        self._saved = self.learner.seq
+
+    async def _answer(self, apply: Apply, ready: Awaitable[Any] | None, key: Key) -> list[Event]:
+        async with self._turn:
+            events = await self._learn(apply, None if ready is None else await ready)
+            if not events:
+                return events
+            thumbnails, now = self._service.config.thumbnails, self._service.now
+            write = happened(self.row.number, events, key, thumbnails, now)
+            # Once it is broken, the log lacks what the events build on.
+            written = self._service.writer.submit(lambda log: not self.broken and write(log))
+            written.add_done_callback(self._on_written)
+            self._written = written
+            if self.unsaved >= self._service.config.snapshot_every:
+                await self.save()
+        if not await written:
+            raise _not_kept()
+        self._service.on_events(self.row.id, events)
+        return events
+
+    async def _learn(self, apply: Apply, given: Any) -> list[Event]:
+        """The events that a request makes; a failure halfway breaks the session."""
+        if self.broken:
+            raise _not_kept()
+        before = self.learner.seq
+        try:
+            return await self._service.run(apply, self.learner, given)
+        except Exception as error:
+            if not isinstance(error, (InputError, ProblemError)) or self.learner.seq != before:
+                self._break()
+            raise
+
+    def _on_written(self, written: asyncio.Future[Any]) -> None:
+        if written.exception() is not None:
+            self._break()
+
+    def _break(self) -> None:
+        self.broken = True
+        self._service.on_broken(self)
+
+
+def _not_kept() -> ProblemError:
+    return ProblemError(503, "An answer before it could not be kept: repeat the request.")
 
 
 class Service:
@@ -100,9 +172,7 @@ class Service:
         self.metrics = Counters()
         # By watched session a flag for each watcher, set where there is news.
         self.flags: WeakValueDictionary[str, set[asyncio.Event]] = WeakValueDictionary()
-        wait = "wait a moment and send it again."
-        self.queue = Budget(config.max_queue, f"Too many images are waiting: {wait}")
-        self.bytes = Budget(config.max_queue_bytes, f"Too many bytes are waiting: {wait}")
+        self.bytes = Budget(config.max_queue_bytes, f"Too many bytes are waiting: {WAIT}")
         open_streams = "Too many streams of events are open: close one or wait."
         self.watchers = Budget(config.max_watchers, open_streams)
         self.texts = asyncio.Lock()  # the text encoder is used once at a time
@@ -115,10 +185,12 @@ class Service:
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._held = contextlib.ExitStack()
         gauge = partial(Gauge, registry=self.metrics.registry)
-        gauge("crg_waiting_images", "Images that wait.").set_function(lambda: self.queue.used)
+        gauge("crg_waiting_images", "Images that wait.").set_function(
+            lambda: self.batcher.queue.used
+        )
         gauge("crg_waiting_bytes", "Bytes of requests.").set_function(lambda: self.bytes.used)
         gauge("crg_loaded_sessions", "Sessions in memory.").set_function(lambda: len(self._live))
-        gauge("crg_session_bytes", "Their bytes.").set_function(self._memory)
+        gauge("crg_session_bytes", "Their bytes.").set_function(lambda: sum(self._sizes.values()))
         gauge("crg_watchers", "Open streams of events.").set_function(lambda: self.watchers.used)
 
     def open(self) -> None:
@@ -151,11 +223,10 @@ class Service:
         self._sweeper.cancel()
         for session in list(self._live.values()):
             await session.finish()
-            if session.unsaved:
-                await session.save()
+            await session.save()
         await asyncio.gather(*self._moving.values(), return_exceptions=True)
-        with contextlib.suppress(ProblemError):
-            await self.write(ran(self.now))
+        with contextlib.suppress(sqlite3.Error):
+            await self.writer.submit(ran(self.now))
         self._held.close()
 
     @property
@@ -197,13 +268,6 @@ class Service:
         async with self.texts:
             return await self.run(encode_classes, self.encoder, names, templates)
 
-    async def write(self, change: Change) -> Any:
-        """Wait until a change is on the disk; returns what it returns."""
-        try:
-            return await self.writer.submit(change)
-        except sqlite3.Error as error:
-            raise not_kept(error) from None
-
     async def row(self, session_id: str, verify: bool = True) -> StoredSession:
         """A session as it was started; 404 if there is none, 500 if the log does not ``verify``."""
         if session_id in self._live:
@@ -226,7 +290,7 @@ class Service:
             await asyncio.wait([task])
             if error := task.exception():
                 raise error
-        self._keep(self._live[session_id])
+        self._live.move_to_end(session_id)
         return self._live[session_id]
 
     async def learn(
@@ -248,10 +312,10 @@ class Service:
                     raise ProblemError(409, "This Idempotency-Key was used for another request: "
                                             "choose a new one.")  # fmt: skip
                 if known is not None:
-                    return [Raw(detail.encode()) for detail in known], True
+                    return [Raw(text) for text in known], True
             session = await self.session(session_id)
             events = await session.submit(apply, prepare and prepare(), keyed)
-        return [Raw(json.encode(event.detail)) for event in events], False
+        return [Raw(event.text) for event in events], False
 
     async def delete(self, session_id: str) -> None:
         """Delete a session with all that belongs to it."""
@@ -276,48 +340,32 @@ class Service:
         for news in self.flags.get(session_id, ()):
             news.set()
 
-    def _keep(self, session: Session) -> None:
-        """Note that a session was used last."""
-        self._live[session.row.id] = session
-        self._live.move_to_end(session.row.id)
-
     async def _load(self, session_id: str) -> None:
         row = await self.row(session_id)
         size = size_of(row, len(await self.run(classes_of, self.log, row)))
-        self._sizes.pop(session_id, None)  # of when it was there before
         for _ in range(_PATIENCE):
-            if self._memory() + size <= self.config.max_memory:
+            if sum(self._sizes.values()) + size <= self.config.max_memory:
                 break
-            if unused := [each for each in self._live.values() if not each.busy]:
-                self._unload(unused[0])
+            there = [id for id in self._live if id not in self._moving]  # which may just have come
+            if unused := [id for id in there if not self._live[id].requests]:
+                self._move(unused[0], self._live.pop(unused[0]).save(_WORTH_SAVING))
             await asyncio.sleep(0.01)
         else:
             raise ProblemError(503, "The memory for sessions is in use: try again in a moment.")
         self._sizes[session_id] = size
         learner, known, differences = await self.run(self.states.load, row, self._beat)
         self.metrics.replay_differences.inc(differences)
-        self._keep(Session(self, row, learner, known))
-
-    def _memory(self) -> int:
-        """Bytes of the sessions that are in memory, come or go."""
-        there = self._live.keys() | self._moving.keys()
-        self._sizes = {name: size for name, size in self._sizes.items() if name in there}
-        return sum(self._sizes.values())
-
-    def _unload(self, session: Session) -> None:
-        del self._live[session.row.id]
-        if session.unsaved >= _WORTH_SAVING:
-            self._move(session.row.id, session.save())
+        self._live[session_id] = Session(self, row, learner, known)
 
     async def _delete(self, row: StoredSession, session: Session | None) -> None:
         if session is not None:
             await session.finish()
         try:
-            await self.write(deleted(row.number))
-        except ProblemError:  # the disk is full: make room
+            await self.writer.submit(deleted(row.number))
+        except sqlite3.Error:  # the disk is full: make room
             await self.run(self._set_reserve, False)
             await self.run(self.states.delete, row.id)
-            await self.write(deleted(row.number))
+            await self.writer.submit(deleted(row.number))
         self.on_events(row.id, ())
         self._verified.discard(row.id)
         await self.run(self.states.delete, row.id)
@@ -327,21 +375,21 @@ class Service:
         """Load, unload or delete in the background; requests for this session wait."""
         assert session_id not in self._moving  # else it could be in memory twice
         task = self._moving[session_id] = asyncio.create_task(coming)
-        task.add_done_callback(lambda _: self._moving.pop(session_id))
+        task.add_done_callback(lambda _: self._on_moved(session_id))
+
+    def _on_moved(self, session_id: str) -> None:
+        del self._moving[session_id]
+        if session_id not in self._live:
+            self._sizes.pop(session_id, None)
 
     async def _sweep(self) -> None:
         """Delete the sessions that have expired."""
         while expire := self.config.expire:
             await asyncio.sleep(min(_SWEEP, expire / 2))
             try:
-                await self.write(ran(self.now))
+                await self.writer.submit(ran(self.now))
                 for session_id in await self.run(self.log.unused_since, self.now - expire):
                     with contextlib.suppress(ProblemError):  # it was just deleted
                         await self.delete(session_id)
             except Exception:
                 _LOGGER.exception("expired sessions could not be deleted")
-
-
-def size_of(row: StoredSession, n_classes: int) -> int:
-    """About how many bytes a session takes in memory."""
-    return int(row.start["size"] * max(1, n_classes / len(row.start["classes"])))
