@@ -13,6 +13,8 @@ HASHED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 OURS := $(PIP) --no-deps --no-build-isolation --editable .
 # Waiting BLAS threads of several workers would spin against each other.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+# Images for containers set this, and then each of the tests' processes compiles torch for itself.
+unexport PYTHONDONTWRITEBYTECODE
 PINS := pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 
 .DEFAULT_GOAL := help
