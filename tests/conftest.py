@@ -9,9 +9,11 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import pytest  # noqa: E402  (NumPy must find the variables set)
+from filelock import FileLock  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from crg import parts  # noqa: E402
+from crg import create, parts  # noqa: E402
+from crg.checks.base import make_stream, make_task, run  # noqa: E402
 from crg.methods import registry  # noqa: E402
 
 # At home hypothesis looks for new examples; where others wait for the answer it repeats itself.
@@ -42,6 +44,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def own_text_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tests keep their text features away from the user's."""
     os.environ["CRG_CACHE"] = str(tmp_path_factory.mktemp("text-cache"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One worker compiles CRG's kernels, which takes half a minute; the others load its files."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        with FileLock(tmp_path_factory.getbasetemp().with_name("kernels.lock")):
+            for task in map(make_task, ("float64", "float32")):
+                run(create("crg", task), make_stream(task, 20, 8))
 
 
 @pytest.fixture
