@@ -8,15 +8,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import fields
 
-from crg.bench.design import (
-    DataDesign,
-    Design,
-    Figure,
-    Quick,
-    RowDesign,
-    read_design,
-    with_methods,
-)
+from crg.bench.design import DataDesign, Design, Figure, Quick, RowDesign, read_design, with_methods
 from crg.bench.sources import find_sources
 from crg.results.schema import Setting
 from crg.streams import ORDERS

@@ -15,13 +15,7 @@ from crg.checks.base import another_direction, furnished, make_stream, make_task
 from crg.encoders.mini import Mini
 from crg.methods import coop
 from crg.parts import context
-from crg.parts.context import (
-    TrainingPlan,
-    batches,
-    learn_context,
-    learning_rates,
-    starting_context,
-)
+from crg.parts.context import TrainingPlan, batches, learn_context, learning_rates, starting_context
 from crg.parts.prompting import prompt_features
 from crg.resources import FEW, TEXT_ENCODER, FewShot
 from sentences import refused_in_one_sentence

@@ -18,14 +18,7 @@ from crg.encoders import export as module
 from crg.encoders import load_encoder
 from crg.encoders.export import export, import_graph
 from sentences import check_refused, refused_in_one_sentence
-from small_models import (
-    MODELS,
-    check_alone_and_together,
-    exported,
-    open_clip,
-    saved,
-    some_pixels,
-)
+from small_models import MODELS, check_alone_and_together, exported, open_clip, saved, some_pixels
 
 onnx: Any = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

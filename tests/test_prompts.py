@@ -12,13 +12,7 @@ import pytest
 
 from crg import prompts as caching
 from crg.encoders.base import Vectors
-from crg.prompts import (
-    class_prompts,
-    distinct_names,
-    encode_classes,
-    make_task,
-    read_descriptions,
-)
+from crg.prompts import class_prompts, distinct_names, encode_classes, make_task, read_descriptions
 from encoding_fakes import HashEncoder
 from sentences import check_refused
 

@@ -66,10 +66,7 @@ _OLD = '{"format": "crg-store", "version": 7}'
     [
         (lambda copy: (copy / store.IMAGES).unlink(), ["damaged", "image_features.npy is missing"]),
         (lambda copy: (copy / store.TEXT).unlink(), ["damaged", "text_features.npy is missing"]),
-        (
-            lambda copy: (copy / store.HEADER).unlink(),
-            ["cannot be read", "crg encode made"],
-        ),
+        (lambda copy: (copy / store.HEADER).unlink(), ["cannot be read", "crg encode made"]),
         (lambda copy: os.truncate(copy / store.IMAGES, 9999), ["image_features.npy is not as"]),
         (lambda copy: (copy / store.HEADER).write_text(_OLD), ["version 7", "reads version 2"]),
         (lambda copy: (copy / store.HEADER).write_text('["apples"]'), ["not a store"]),

@@ -20,14 +20,7 @@ from crg import InputError
 from crg.images import augmix, pixel_kernels, preprocessing
 from crg.images import views as cutting
 from crg.images.preprocessing import Preprocessing
-from crg.images.views import (
-    Recipe,
-    _random_numbers,
-    iter_views,
-    make_views,
-    original,
-    random_crop,
-)
+from crg.images.views import Recipe, _random_numbers, iter_views, make_views, original, random_crop
 from made_files import encoded, gradient, noise, same
 from plain_views import (
     FILTERS,
