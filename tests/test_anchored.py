@@ -111,7 +111,9 @@ def test_corrections_take_back_what_the_image_counted(half_life: float) -> None:
         pair.step(views[0])
 
 
-@pytest.mark.parametrize("extreme", [{"half_life": 1.0}, {"half_life": 2.0}, {"firmest": 1e-6}])
+@pytest.mark.parametrize(
+    "extreme", [{"half_life": 1.0}, {"half_life": 2.0}, {"firmest": 1e-6}, {"ready": 1e-300}]
+)
 def test_the_smallest_options_still_answer(extreme: dict[str, float]) -> None:
     """Images that fade at once, or a text that counts for nothing; less is refused."""
     text, stream = clustered(seed=4, n=600, n_classes=8, width=24)

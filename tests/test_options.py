@@ -31,6 +31,23 @@ class Config:
 
 
 @pytest.mark.parametrize(
+    ("method", "name", "limit", "beyond"),
+    [("crg", "beta", 30.0, 50.0), ("crg", "eps", 1e-9, 1e-300), ("dpe", "eps", 1e-9, 1e-300),
+     ("dpe", "temperature", 1e6, 1e300), ("logit_bias", "prior", 1e-9, 5e-324)],
+)  # fmt: skip
+def test_numbers_at_their_limits_give_finite_answers(
+    method: str, name: str, limit: float, beyond: float
+) -> None:
+    """Beyond them single precision would overflow, or divide nothing by nothing."""
+    task, dice = crg.Task(list("abcdef"), np.eye(6, 8)), np.random.default_rng(1)
+    adapter = crg.create(method, task, **{name: limit})
+    for views in dice.normal(size=(40, 3, 8)):
+        assert np.isfinite(adapter.step(views).probs).all()
+    with refused_in_one_sentence(f"'{name}' is {beyond}"):
+        crg.create(method, task, **{name: beyond})
+
+
+@pytest.mark.parametrize(
     ("name", "value", "kept"),
     [
         *(("queue_size", value, 3) for value in ("3", 3.0, 3)),

@@ -108,7 +108,6 @@ LINES = [name for name in FILES if name.endswith(".jsonl")]
         (["--zzz"], "There is no option --zzz: see"),
         (["--corrections", "c.csv"], "required field `label`"),
         (["--corrections", "wolf.csv"], "There is no class 'wolf'"),
-        (["--corrections", "gone.csv"], "(no.png does not exist"),
         (["--corrections", "two.csv"], "gives in/000.png two labels, 'a' and 'b'"),
         (["--corrections", "no.csv"], "holds no labels"),
         (["--corrections", "empty.csv"], "holds no labels"),

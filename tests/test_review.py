@@ -132,6 +132,26 @@ def test_a_stream_with_corrections_resumes_to_the_same_bytes(
     assert Path("cut.jsonl").read_bytes() == whole
 
 
+@pytest.mark.parametrize("passes", ["1", "2"])
+def test_a_corrected_image_that_cannot_be_read_stops_nothing(folder: Path, passes: str) -> None:
+    """It gets a line that says why; put back, it is learnt when the run is resumed."""
+    images = list(TRUTH)[:12]
+    write_corrections("some.jsonl", {path: TRUTH[path] for path in (images[2], images[5])})
+    words = ("--corrections", "some.jsonl", "--passes", passes, "--out", "new.jsonl")
+    shutil.copy(images[2], "copy.png")
+    Path(images[2]).write_bytes(b"damaged")
+    assert "1 unreadable" in predict(*images, *words).stderr
+    lines = {line["path"]: line for line in read_answers(Path("new.jsonl"))}
+    assert "not an image" in lines[images[2]]["error"] and len(lines) == 12
+    assert lines[images[5]]["corrected"] and "corrected" not in lines[images[3]]
+    state = Path("new.jsonl.resume/state").read_bytes()
+    shutil.move("copy.png", images[2])
+    predict(*images, *words, "--resume")
+    assert read_answers(Path("new.jsonl"))[-1] == {**lines[images[5]], "path": images[2], "step": 10,
+                                                   "label": TRUTH[images[2]]}  # fmt: skip
+    assert Path("new.jsonl.resume/state").read_bytes() != state
+
+
 def test_corrections_are_read_as_people_write_them(tmp_path: Path) -> None:
     """A byte order mark, CRLF, further columns, the same line twice and formulas are fine."""
     (tmp_path / "a.csv").write_bytes(

@@ -161,12 +161,17 @@ async def test_sessions_are_counted_whatever_happens_at_once(tmp_path: Path) -> 
 async def test_healthz_fails_while_a_step_does_not_end(tmp_path: Path, monkeypatch: Any) -> None:
     """A thread without progress for too long fails the health check until it continues."""
     begun, let = hold(monkeypatch, Learner, "answer")
-    async with served(tmp_path, ColourEncoder()) as (client, service):
+    monkeypatch.setattr("crg.server.service._PATIENCE", 1)
+    async with served(tmp_path, ColourEncoder(), max_memory=150_000) as (client, service):
         sending = asyncio.create_task(_send(client, await _start(client)))
         await asyncio.to_thread(begun.wait, 30)
         assert (await client.get("/healthz")).status_code == 200
         service._born -= 121  # seconds, one more than ``stall``
         refused(await client.get("/healthz"), 503, "restart the server")
+        new = [await client.post("/v1/sessions", json={"classes": NAMES}) for _ in range(5)]
+        refused(new[-1], 503, "memory for sessions is in use")
+        there = (await client.get("/v1/sessions")).json()["sessions"]
+        assert len(there) == 1 + sum(each.status_code == 201 for each in new)  # not counted
         let.set()
         await sending
         assert (await client.get("/healthz")).status_code == 200

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import json
+import math
 import random
 import tempfile
 from pathlib import Path
@@ -141,14 +143,24 @@ def signed(header: Any, tensors: Tensors) -> bytes:
     return bytes(to_bytes(tensors, {"crg": json.dumps(header)}))
 
 
-def _use(adapter: crg.Adapter, given: Material) -> None:
+def _use(adapter: crg.Adapter, given: Material, more: Any = ()) -> None:
     """The state goes through what a stream does with one, and gives only finite answers."""
     views = given.views[:, :, : adapter.task.width]
-    for each in views[-1:] if given.slow else views[-4:]:
+    for each in views[-1:] if given.slow else (*views[-4:], *more):
         answer = attempt(functools.partial(adapter.step, each))
         if answer is not None:
             require(bool(np.all(np.isfinite(on_host(answer.logits)))), "logits are not finite")
             require(0 <= answer.label < adapter.task.n_classes, "a label that is no class")
+
+
+def _extreme(dice: random.Random, field: dataclasses.Field[Any]) -> Any:
+    """A number at or near a limit of an option, or of any size; else its default."""
+    limits = [field.metadata.get(rule) for rule in ("at_least", "above", "at_most")]
+    if type(field.default) is float:
+        near = [x for limit in limits if limit is not None
+                for x in (limit, math.nextafter(limit, math.inf), math.nextafter(limit, 0))]  # fmt: skip
+        return dice.choice([*near, 10.0 ** dice.uniform(-320, 308)])
+    return dice.choice([1, 2, 3, 5, 1000]) if type(field.default) is int else field.default
 
 
 def odd_options(dice: random.Random, place: Path) -> Outcome:
@@ -157,10 +169,13 @@ def odd_options(dice: random.Random, place: Path) -> Outcome:
     given = material(method)
     names = list(given.header["options"]) or ["none"]
     options = {dice.choice(names): odd_value(dice)}
+    fields = [each for each in dataclasses.fields(get_method(method).Config) if each.metadata]
+    if fields and dice.random() < 0.7:
+        options = {each.name: _extreme(dice, each) for each in dice.choices(fields, k=2)}
     made = attempt(lambda: crg.create(method, given.adapter.task, **options))
     if made is None:
         return "refused"
-    _use(made, given)
+    _use(made, given, np.random.default_rng(dice.randrange(2**32)).normal(size=(16, 3, 8)))
     return "handled"
 
 

@@ -266,7 +266,7 @@ class Anchored(Method):
 
     def _readiness(self) -> float:
         """Step 5: e, from 0 to 1 as the class of a typical image gets ``ready`` images."""
-        return float(min(1.0, (self.seen.typical_count / self.config.ready) ** 3))
+        return float(min(1.0, self.seen.typical_count / self.config.ready) ** 3)
 
     def _answer(self, x: Array, sight: Projection, z: Array, p: Array) -> tuple[Array, Array]:
         """Compute logits and probabilities, then update the weight and the balance."""

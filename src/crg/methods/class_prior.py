@@ -33,7 +33,7 @@ class ClassPrior(Method):
     class Config:
         """The weight of the prior."""
 
-        prior: float = option(1.0, "images of uniform prior per class", above=0, at_most=1e9)
+        prior: float = option(1.0, "images of uniform prior per class", at_least=1e-9, at_most=1e9)
 
     def reset(self) -> None:
         """Nothing has been seen."""
@@ -69,7 +69,8 @@ class LogitBias(ClassPrior):
     class Config:
         """The weight of the prior."""
 
-        prior: float = option(1.0, "images of uniform prior, all together", above=0, at_most=1e9)
+        prior: float = option(1.0, "images of uniform prior, all together", at_least=1e-9,
+                               at_most=1e9)  # fmt: skip
 
     def _log_mean(self, prior: float) -> Array:
         return super()._log_mean(prior / self.task.n_classes)

@@ -51,9 +51,9 @@ class DPE(Method):
         alpha: float = option(6.0, "weight of the visual logits", at_least=0, at_most=1e6)
         beta: float = option(5.0, "sharpness of the visual logits", at_least=0, at_most=50)
         align: float = option(0.5, "weight of the alignment loss", at_least=0, at_most=1e6)
-        temperature: float = option(0.01, "of the alignment loss", at_least=1e-4)
+        temperature: float = option(0.01, "of the alignment loss", at_least=1e-4, at_most=1e6)
         lr: float = option(6e-4, "size of the AdamW step", at_least=0, at_most=1)
-        eps: float = option(1e-3, "AdamW's eps", above=0)
+        eps: float = option(1e-3, "AdamW's eps", at_least=1e-9, at_most=1e6)
         evolve_below: float = option(0.1, "text evolves where H/log2 K is below this", at_least=0)
 
     def reset(self) -> None:

@@ -9,6 +9,7 @@ import dataclasses
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from reprlib import repr as short
 from typing import Any
 
 from crg.presets import PRESET, with_preset
@@ -88,6 +89,6 @@ def _converted(name: str, kind: type, value: Any) -> Any:
     if type(value) is not kind:
         wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
         raise InputError(
-            f"Option {name!r} is {value!r}: it must be {wanted.get(kind, kind.__name__)}."
+            f"Option {name!r} is {short(value)}: it must be {wanted.get(kind, kind.__name__)}."
         )
     return value

@@ -141,6 +141,10 @@ class AnswerFile:
         """Whether an image has no answer yet."""
         return str(path) not in self._answered and os.path.abspath(path) not in self._corrected
 
+    def failed(self, path: str) -> bool:
+        """Whether an image could not be read."""
+        return path in self._errors
+
     def answer(self, path: str, answer: Answer) -> None:
         """Write the line of an image that was answered."""
         answer = replace(answer, unsure_below=self.unsure_below)

@@ -80,20 +80,18 @@ def read_corrections(path: Path) -> dict[str, str]:
     return labels
 
 
-def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int = 1) -> None:
-    """Encode every corrected image and learn its label; nothing is learnt if one is no class."""
-    for label in corrections.values():
-        classifier.task.index_of(label)
-    images = list(map(Path, corrections))
+def learn(
+    classifier: Classifier, corrections: Mapping[str, str], workers: int = 1
+) -> dict[str, str]:
+    """Encode every corrected image and learn its label; returns why some cannot be read."""
+    images, errors = list(map(Path, corrections)), {}
     for name, _, features in classifier.encode_many(images, corrections, workers=workers):
         if isinstance(features, InputError):
-            why = str(features).rstrip(".")
-            raise InputError(
-                f"A corrected image cannot be read ({why}): put it back, call crg where the "
-                "answers were made, or take its line out of the corrections."
-            )
+            errors[name] = str(features)
+            continue
         with one_blas_thread():
             classifier.adapter.correct(features, corrections[name], sample_id=name)
+    return errors
 
 
 def true_labels(given: str, paths: Iterable[str], classes: Sequence[str]) -> dict[str, str]:

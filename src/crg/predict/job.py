@@ -35,7 +35,6 @@ from crg.predict.answers import (
 from crg.predict.corrections import (
     FOLDERS,
     label_studio_files,
-    learn,
     read_corrections,
     true_labels,
     write_label_studio,
@@ -215,8 +214,8 @@ def opened(
         folder = _hold(job, held)
         state = folder / "state" if job.resume and (folder / "state").exists() else None
         classifier = _classifier(job, names, state or job.load_state, on_note)
-        if state is None:
-            learn(classifier, corrections, processors())
+        for label in corrections.values():
+            classifier.task.index_of(label)  # refuses one that is no class
         if job.truth is not None and listed is not None:
             true_labels(job.truth, map(str, listed), classifier.task.class_names)
         before = kept_settings(job.out).get("started_at") if job.out and state else None
@@ -235,6 +234,7 @@ def opened(
             job.save_state,
             workers=processors(),
             corrections=corrections,
+            learnt=state is not None,
             started_at=started_at,
             kept=features,
         )

@@ -85,7 +85,8 @@ class ImageStream:
     save_state: Path | None = None  # where else the state is saved
     save_every: int = 100  # images
     workers: int = 1
-    corrections: Mapping[str, str] = field(default_factory=dict)  # label by path, learnt already
+    corrections: Mapping[str, str] = field(default_factory=dict)  # label by path
+    learnt: bool = False  # whether the classifier has learnt them already
     started_at: int | None = None  # images that were learnt before the first one of the answers
     kept: Callable[[Iterable[str | Path]], Iterator[Encoded]] | None = None  # instead of encoding
     _last: int = field(default=0, init=False)  # step of the last line
@@ -101,15 +102,20 @@ class ImageStream:
         is a good time to save. A signal never cuts a line in two. The state is saved whatever
         ends the stream. Corrected images come first.
         """
-        first = self.classifier.adapter.n_steps
+        first, said = self.classifier.adapter.n_steps, self.corrections
+        new = {path: said[path] for path in said if not self.learnt or self.output.failed(path)}
+        errors = learn(self.classifier, new, self.workers)
         self._recover()
-        if self.corrections:
+        for path, error in errors.items():
+            self.output.unreadable(path, error)
+        if said:
             self._save()  # which makes sure that they are learnt once
-        for path, label in self.corrections.items():
-            self.output.correct(path, label, first)
-        new = (path for path in paths if path is None or self.output.is_new(path))
+        for path in filter(lambda path: path not in errors, said):
+            self.output.correct(path, said[path], first)
+        asked = (path for path in paths if path is None or str(path) not in errors)
+        left = (path for path in asked if path is None or self.output.is_new(path))
         try:
-            for some in ([path] for path in new) if live else [new]:
+            for some in ([path] for path in left) if live else [left]:
                 if some == [None]:
                     self._save()
                     continue
@@ -195,10 +201,13 @@ def second_pass(
             )
         with one_blas_thread():
             classifier.adapter.finish((steps[step], views) for step, views, _ in features)
-        learn(classifier, {path: line["label"] for path, line in corrected.items()}, workers)
+        said = {path: line["label"] for path, line in corrected.items()}
+        for path, error in learn(classifier, said, workers).items():
+            output.unreadable(path, error)
+            del corrected[path]
     stored = iter(features)
     for line in first:
-        if "error" in line and line["path"] not in paths:
+        if "error" in line and line["path"] not in paths | corrected.keys():
             output.unreadable(line["path"], line["error"])
         elif "step" in line and not line.get(CORRECTED):
             _, views, _ = next(stored, (0, np.empty(0, "f4"), 0))  # none is left if all is answered

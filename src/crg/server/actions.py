@@ -39,6 +39,7 @@ FORM, JSON, OCTETS = "multipart/form-data", "application/json", "application/oct
 _NAME = 200  # characters of a file name that are kept
 _FIELDS = 10  # parts of a form that are no images
 _JSON_BYTES = 4_000_000  # of a request that carries no image
+_VALUES = 200_000  # in JSON, about
 _KEY = re.compile(r"[!-~]{1,200}")
 _PARTS = {"image": {"type": "array", "items": BINARY}}
 _IMAGES = {
@@ -96,9 +97,13 @@ async def send_images(request: Request) -> Response:
             new = await service.run(_parsed, schema.NewFeatures, content)
             config.check_room(0, len(new.features) if isinstance(new.features[0], list) else 1)
             name = _kept(new.name)
-            learnt = await service.learn(
-                id, lambda learner, _: [learner.answer(new.features, name)], [content], key
-            )
+
+            def apply(learner: Learner, _: Any) -> list[Event]:
+                image = service.states.image_path(id, learner.adapter.n_steps + 1)
+                image.unlink(missing_ok=True)  # of a request that failed
+                return [learner.answer(new.features, name)]
+
+            learnt = await service.learn(id, apply, [content], key)
         else:
             uploads = [(_kept(request.query_params.get("name")), content)]
             if kind == FORM:
@@ -168,7 +173,11 @@ async def start_session(
     if not await service.writer.submit(started(id, start, text, service.now, most)):
         await service.run(service.states.delete, id)
         raise ProblemError(429, f"There are {most} sessions already: delete one.")
-    info = await service.run(summarise, service.log, (await service.session(id)).row)
+    try:
+        info = await service.run(summarise, service.log, (await service.session(id)).row)
+    except ProblemError:  # nobody knows its id
+        await service.delete(id)
+        raise
     return as_json(info, 201, {"Location": f"/v1/sessions/{id}"})
 
 
@@ -317,7 +326,9 @@ async def json_of(
 
 
 def _parsed(model: type[Model], content: bytes) -> Model:
-    """JSON as an instance of ``model``."""
+    """JSON as an instance of ``model``; nothing else runs while it is decoded."""
+    if sum(map(content.count, b",[{")) > _VALUES:
+        raise ProblemError(413, f"The body has more than {_VALUES:,} values: send fewer.")
     try:
         return json.decode(content, type=model)
     except ValidationError as error:

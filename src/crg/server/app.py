@@ -47,6 +47,7 @@ from crg.types import InputError
 _LOGGER = logging.getLogger("crg.server")
 _HEAD = 65_536  # bytes of a request before its body
 _BACKLOG = 2048  # connections that wait to be accepted, as uvicorn has it
+_RECEIVED = 32_768  # bytes of a connection that are parsed at once, in chunks of a byte or more
 _SWITCH = 0.002  # seconds after which a computing thread yields to the event loop
 _LOGIN = 10_000  # bytes of a request for a cookie
 _PLAIN = {"text/plain": TEXT}
@@ -342,4 +343,5 @@ def _listen(host: str, port: int) -> socket.socket:
         raise InputError(f"{host}:{port} cannot be listened on ({error}): "
                          "choose another --host or --port.") from None  # fmt: skip
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED)
     return listening

@@ -242,6 +242,9 @@ class Log:
         [found] = self._writer.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise sqlite3.DatabaseError(found)
+        sound = "SELECT typeof(seconds) = 'real' AND seconds BETWEEN 0 AND 1e10 FROM clock"
+        if self._writer.execute(sound).fetchall() != [(1,)]:
+            raise sqlite3.DatabaseError("its clock is damaged")
 
     def _vectors(self, content: bytes | None) -> Vectors | None:
         array = None if content is None else np.frombuffer(content, "<f4").astype(np.float32)

@@ -129,6 +129,7 @@ _PLAIN = {
     405: "This address does not take this method: the header Allow says which it takes.",
 }
 _MEDIA_TYPE = "application/problem+json"
+_SHOWN = 500  # characters at either end of a long sentence
 BINARY = {"type": "string", "format": "binary"}
 TEXT = {"type": "string"}
 
@@ -185,7 +186,9 @@ class ProblemError(Exception):
 
     def __init__(self, status: int, detail: str, **more: Any) -> None:
         super().__init__(detail)
-        self.status, self.detail, self.more = status, detail, more
+        is_long = len(detail) > 2 * _SHOWN  # because of a value that was sent
+        self.detail = f"{detail[:_SHOWN]}...{detail[-_SHOWN:]}" if is_long else detail
+        self.status, self.more = status, more
 
     def response(self, headers: Mapping[str, str] | None = None) -> Response:
         """The problem document."""

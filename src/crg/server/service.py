@@ -260,7 +260,8 @@ class Service:
         if not wanted:
             reserve.unlink(missing_ok=True)
         elif not reserve.exists() and shutil.disk_usage(self.data).free > 2 * _RESERVE:
-            reserve.write_bytes(bytes(_RESERVE))
+            with contextlib.suppress(OSError):  # beyond a quota
+                reserve.write_bytes(bytes(_RESERVE))
 
     async def encode_names(self, names: Sequence[str], template: str | None = None) -> Vectors:
         """The text features of class names, (K, D), by the server's templates or another one."""
@@ -324,7 +325,7 @@ class Service:
             await asyncio.wait([self._moving[session_id]])
             row = await self.row(session_id, verify=False)
         self._move(session_id, self._delete(row, self._live.pop(session_id, None)))
-        await self._moving[session_id]
+        await asyncio.shield(self._moving[session_id])  # whatever becomes of the caller
 
     def on_broken(self, session: Session) -> None:
         """Unload a session that has learnt what the log lacks."""

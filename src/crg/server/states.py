@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import pickle
+import re
 import shutil
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,7 @@ from crg.types import InputError, Task
 
 _LOGGER = logging.getLogger("crg.server")
 _ATTEMPTS = 3  # to replay an event
+_NOTE = re.compile(rb" *([0-9]+) ([0-9])")  # the event that is replayed, and how often it was
 
 
 def planned(method: str, task: Task, options: Mapping[str, Any]) -> tuple[Any, int]:
@@ -45,6 +50,15 @@ def planned(method: str, task: Task, options: Mapping[str, Any]) -> tuple[Any, i
         if each < (asked := getattr(config, name)):
             size += (asked - each) * (measured(**{name: each + 1}) - least)
     return config, size
+
+
+def _note(mark: Path, seq: int, times: int) -> None:
+    """Note in a file which event is replayed; in place, which is fast and leaves no empty file."""
+    with contextlib.suppress(OSError):  # on a full disk it is only not counted
+        mark.parent.mkdir(exist_ok=True)
+        handle = os.open(mark, os.O_WRONLY | os.O_CREAT, 0o666)
+        os.pwrite(handle, b"%20d %d" % (seq, times), 0)
+        os.close(handle)
 
 
 class States:
@@ -97,21 +111,22 @@ class States:
         them, sets the session aside.
         """
         learner, mark = self._newest(row), self.folder / row.id / "replaying"
-        noted = mark.read_text().split() if mark.exists() else ()  # perhaps only half of it
-        failed, times = [*map(int, noted), 0, 0][:2]
+        noted = _NOTE.fullmatch(mark.read_bytes()) if mark.exists() else None  # None: damaged
+        failed, times = map(int, noted.groups()) if noted else (0, 0)
         known, differences = learner.seq, 0
-        for some in self._log.events(row.number, known):
-            for event in some:
+        try:
+            for event in chain.from_iterable(self._log.events(row.number, known)):
                 before = times if event.seq == failed else 0
-                with contextlib.suppress(OSError):  # on a full disk it is only not counted
-                    mark.parent.mkdir(exist_ok=True)
-                    mark.write_text(f"{event.seq} {before + 1}")
+                _note(mark, event.seq, min(before, _ATTEMPTS) + 1)
                 if before >= _ATTEMPTS:
                     raise ProblemError(500, f"This session failed {_ATTEMPTS} times at event "
                                             f"{failed} while it was loaded, and is set aside: "
                                             "download its answers, and start another.")  # fmt: skip
                 beat()
                 differences += not learner.replay(event)
+        except (OSError, sqlite3.Error):  # the disk failed, not the event
+            mark.unlink(missing_ok=True)
+            raise
         mark.unlink(missing_ok=True)
         if differences:
             _LOGGER.warning("%d answers of session %s differ when replayed", differences, row.id)

@@ -37,7 +37,7 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
 
 _LINE = ("id", "name", "created", "last_used", "method", "views", "n_classes", "images")
 _LINES = """SELECT number, id, json_extract(ifnull((SELECT detail FROM events WHERE session = number
-        AND kind = 'renamed' ORDER BY seq DESC LIMIT 1), start), '$.name'),
+        AND kind = 'renamed' AND json_valid(detail) ORDER BY seq DESC LIMIT 1), start), '$.name'),
     created, ifnull((SELECT at FROM events WHERE session = number
         ORDER BY seq DESC LIMIT 1), created),
     json_extract(start, '$.method'), json_extract(start, '$.views'),
