@@ -49,7 +49,7 @@ _COLOURS = {
     "zero_shot": "#808080", "tda": "#e69f00", "dpe": "#0072b2", "crg": "#d55e00",
     "gda": "#009e73", "tpt": "#cc79a7", "difftpt": "#56b4e9", "tip_adapter": "#a89a00",
     "coop": "#8c564b", "anchored": "#7b3fb5", "dota": "#17a2a2", "oga": "#b03060",
-    "onzeta": "#5a7d2a", "logit_bias": "#3b4cc0", "class_prior": "#c2185b",
+    "onzeta": "#5a7d2a", "logit_bias": "#3b4cc0", "class_prior": "#f078c8", "freetta": "#3fb0e0",
 }  # fmt: skip
 _OTHERS = ("#00838f", "#9e6b00", "#4e7d00", "#6a5acd")
 _DASHES = ((0, ()), (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (1, 2)))
@@ -171,16 +171,17 @@ def figure_of(experiment: Experiment, kind: str | None = None) -> Figure | None:
 
 
 def overview(experiments: Sequence[Experiment]) -> Figure | None:
-    """The gain of every method without labels on every dataset, the best method first."""
+    """The gain of every method without labels on every dataset, best on the first group first."""
     marks: list[Mark] = []
-    comparisons = [each for group in layout.groups_of(experiments).values() for each in group]
-    for method, gains, mean in layout.ranked(comparisons):
-        title = f"{method}: mean {points(mean)}"
+    groups = [*layout.groups_of(experiments).values()]
+    comparisons = [each for group in groups for each in group]
+    means = {method: mean for group in groups[:1] for method, _, mean in layout.ranked(group)}
+    for method, gains, _ in sorted(layout.ranked(comparisons), key=lambda each: -means[each[0]]):
+        title = f"{method}: mean {points(means[method])}"
         for comparison, gain in zip(comparisons, gains, strict=True):
             marks += _gain(title, method, comparison.source.name, gain)
-    if not marks or len(comparisons) < 2:
-        return None
-    return Figure("overview", "overview", marks, _intervals, ("gain, points", ""), {}, True)
+    found = Figure("overview", "overview", marks, _intervals, ("gain, points", ""), {}, True)
+    return found if marks and len(comparisons) > 1 else None
 
 
 def save_pdf(experiments: Iterable[Experiment], folder: Path) -> list[Path]:
@@ -348,8 +349,7 @@ def _intervals(axes: Any, marks: Sequence[Mark], styles: Mapping[str, LineStyle]
     texts = [textwrap.fill(str(place), 26, max_lines=3, placeholder="…") for place in places]
     axes.set_yticks(range(len(places)), texts)
     axes.set_ylim(len(places) - 0.4, -0.6)
-    lines = max(text.count("\n") for text in texts)
-    tall = max(0.055 * len(names) * several, 0.2 + 0.11 * lines)
+    tall = max(0.055 * len(names) * several, 0.2 + 0.11 * max(t.count("\n") for t in texts))
     axes.figure.set_size_inches(_INCHES[0], max(1.4, tall * len(places) + 0.6))
 
 

@@ -68,16 +68,15 @@ def _table(results: Sequence[MethodResult], names: Sequence[str], title: str) ->
 def comparison_table(comparison: Comparison, has_file: bool = True) -> Table:
     """All figures of all methods on one dataset in one setting."""
     names = [name for name in _FIGURES if name != "remark" and (has_file or name != "lines")]
-    shown = [each for each in comparison.results if each.accuracy]
     title = f"{source_name(comparison.source)}: {comparison.n_scored} images scored"
-    return _table(shown, names, title)
+    return _table([each for each in comparison.results if each.accuracy], names, title)
 
 
 def papers_tables(experiment: Experiment) -> list[Table]:
     """Measured beside reported accuracy: a table per dataset that papers have numbers for."""
     tables: list[Table] = []
-    numbers = [n for c in experiment.comparisons for each in c.results for n in each.reported]
-    numbers.sort(key=lambda number: number.rank)
+    measured = (e for c in experiment.comparisons for e in c.results if e.accuracy is not None)
+    numbers = sorted((n for each in measured for n in each.reported), key=lambda n: n.rank)
     papers = {number.source: number.citation for number in numbers}
     columns = [METHOD, Column("ours", percent)]
     for name in papers:
@@ -91,8 +90,9 @@ def papers_tables(experiment: Experiment) -> list[Table]:
                 mine = each.accuracy.mean
                 pairs = [(n, n and mine - n.value / 100) for n in map(found.get, papers)]
                 rows.append((row_name(each.row), mine, *itertools.chain(*pairs)))
-        facts = f"{source.text_flag or 'its own'} text, {source.n_samples:,} images"
-        title = f"{source.name}: ours, {counted(source.n_views, 'view')}, {facts}; and reported"
+        text = (source.text_flag or "the model's own").removesuffix(" text")
+        facts = f"ours has {counted(source.n_views, 'view')} and {text} text"
+        title = f"{source.name}, {source.n_samples:,} images: {facts}"
         if rows:
             tables.append(Table(tuple(columns), tuple(rows), title).without_empty_columns())
     odd = dict.fromkeys(f"* {note}" for number in numbers for note in number.notes)
@@ -198,7 +198,8 @@ def mean_table(experiment: Experiment) -> Table | None:
         if [*mine] == [*names] != []
     ]
     title = "Accuracy in %" if kind == "noise" else "Cold start: gain over zero-shot"
-    return Table(columns, tuple(rows), f"{title}, mean over {n} datasets") if n > 1 else None
+    table = Table(columns, tuple(rows), f"{title}, mean over {n} datasets")
+    return table.without_empty_columns() if n > 1 else None
 
 
 def tables_of(experiment: Experiment) -> list[Table]:
@@ -254,8 +255,7 @@ def ranked(comparisons: Sequence[Comparison]) -> list[tuple[str, list[Contrast],
     for method, results in methods_of(comparisons).items():
         gains = [each.gain for each in results if each and each.gain and not each.row.kind]
         if len(gains) == len(results):
-            mean = statistics.fmean(gain.interval.mean for gain in gains)
-            found.append((method, gains, mean))
+            found.append((method, gains, statistics.fmean(gain.interval.mean for gain in gains)))
     return sorted(found, key=lambda each: -each[2])
 
 
@@ -292,7 +292,7 @@ def quality_tables(experiments: Sequence[Experiment]) -> list[Table]:
         title = f"{kind.capitalize()}: mean over {counted(len(comparisons), 'dataset')}"
         tables.append(_table(means, (*QUALITY, "ms_per_step"), title))
     starts = [each for each in experiments if each.outline.figure == "cold_start"]
-    tables += filter(None, map(mean_table, starts))
+    tables[1:1] = filter(None, map(mean_table, starts))  # beside the first there is room
     rows: dict[str, float] = {}
     for comparison in (each for experiment in experiments for each in experiment.comparisons):
         for each in comparison.results:  # the same for every method: it takes features and text

@@ -60,7 +60,7 @@ def _facts(experiments: Sequence[Experiment]) -> dict[str, int]:
                 if each.accuracy is not None]  # fmt: skip
     facts = {
         "method": len({each.row.method for _, _, each in measured}),
-        "dataset": len({comparison.source.name for _, comparison, _ in measured}),
+        "dataset": len({c.source.name for _, c, _ in measured if not c.source.then}),
         "experiment": len(experiments),
         "run": len({(e.path, line) for e, _, each in measured for line in each.lines}),
         "stream order": max((len(e.outline.seeds) for e in experiments), default=0),
