@@ -12,9 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import crg
-from crg.bench.design import RowDesign
+from crg.bench.design import RowDesign, parse_methods
 from crg.cli import main
-from crg.cli.compare import parse_methods
 from crg.methods import registry
 from crg.results import ledger as results
 from made_files import save_plugin, save_raw, save_stream

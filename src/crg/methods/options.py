@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crg.presets import PRESET, with_preset
@@ -41,6 +41,17 @@ def option(
     """
     rules = {"at_least": at_least, "above": above, "at_most": at_most, "choices": tuple(choices)}
     return dataclasses.field(default=default, metadata={"help": help, "or_zero": or_zero, **rules})
+
+
+def parse_options(pairs: Iterable[str]) -> dict[str, str]:
+    """``key=value`` pairs as a dictionary; the values are still text."""
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (equals and key.strip()):
+            raise InputError(f"{pair!r} is not an option: write key=value.")
+        options[key.strip()] = value.strip()
+    return options
 
 
 def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]) -> Any:
