@@ -99,7 +99,7 @@ def bench(
     known = shared.open_results(path)
     own, workers = shared.loaded_plugins(), engine.workers or processors()
     with Display("datasets", len(sources)) as shown:
-        whole = plan(design, sources, folder, own, workers, encoding_shown(shown))
+        whole = plan(design, sources, folder, own, workers, shown.encoding)
     for before, now in zip(sources, whole.outline.sources, strict=True):
         if now.missing != before.missing:
             shared.note(f"{now.missing}")
@@ -109,11 +109,6 @@ def bench(
         add_galleries(planned.outline, known)
     _print_results(experiments_of(known.refresh(), design.name), path)
     end_with(failed)
-
-
-def encoding_shown(shown: Any) -> data_sources.OnEncoding:
-    """Show how much of each dataset is encoded."""
-    return lambda name, now: shown.running(f"encoding {name}", now.done, now.total)
 
 
 def _print_list(design: Design, sources: Sequence[Source]) -> None:
@@ -148,7 +143,7 @@ def _rerun(line: str, data: Sequence[Path], folder: Path) -> None:
 
     own = shared.loaded_plugins()
     with Display("datasets", None) as shown:
-        found = rerun(line, data, folder, own, shared.note, encoding_shown(shown))
+        found = rerun(line, data, folder, own, shared.note, shown.encoding)
     run, same, differences = found
     click.echo(f"{line}: {run.method}, seed {run.seed}, {run.data.path}")
     total = len(same) + len(differences)

@@ -65,6 +65,12 @@ def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]
     return config_type(**{name: _checked(fields[name], value) for name, value in options.items()})
 
 
+def limits_of(rules: Mapping[str, Any]) -> str:
+    """What the limits of an option allow, in words: ``0 or at least 1, at most 100``."""
+    named = [f"{words} {rules[rule]}" for rule, (words, _) in _RULES.items() if rule in rules]
+    return ("0 or " if rules.get("or_zero") else "") + ", ".join(named)
+
+
 def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
     kind = type(field.default)
     value = _converted(field.name, kind, value)
