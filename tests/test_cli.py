@@ -12,9 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import crg
-from crg.bench.design import RowDesign
+from crg.bench.design import RowDesign, parse_methods
 from crg.cli import main
-from crg.cli.compare import parse_methods
 from crg.methods import registry
 from crg.results import ledger as results
 from made_files import save_plugin, save_raw, save_stream
@@ -51,6 +50,7 @@ def test_methods_are_listed_with_their_options() -> None:
     assert options["positive_size"]["default"] == 3
     assert options["positive_size"]["help"] in _crg("methods", "tda").stdout
     assert "predict_on" in _crg("methods", "zero_shot").stdout
+    assert "0 or at least 1, at most" in _crg("methods", "anchored").stdout  # its half_life
 
 
 def test_compare_takes_a_file_twice_and_equal_names(folder: Path) -> None:

@@ -44,6 +44,14 @@ def make_folder(folder: Path, option: str) -> None:
         ) from None
 
 
+def content_of(path: Path, remedy: str = "check the path") -> bytes:
+    """The content of a file; one that cannot be read is refused."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): {remedy}.") from None
+
+
 def file_sha256(path: Path) -> str:
     """The SHA-256 of a file."""
     with path.open("rb") as content:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
@@ -18,7 +18,8 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from crg.datasets.catalog import get_entry
-from crg.methods.registry import BASELINE, typed_options
+from crg.methods.options import parse_options
+from crg.methods.registry import BASELINE, list_methods, typed_options
 from crg.presets import presets_of
 from crg.results.papers import bundled_papers
 from crg.results.schema import ENOUGH_ORDERS, Setting
@@ -148,6 +149,18 @@ def read_design(path: str | os.PathLike[str]) -> Design:
     return completed(replace(design, name=name, title=design.title or name), file)
 
 
+def read_as_asked(
+    path: Path, quick: bool, orders: int | None, methods: Sequence[str]
+) -> tuple[Design, set[str]]:
+    """The design of a file as somebody wants to run it, and the labels of the rows to run."""
+    design = read_design(path)
+    design = design.reduced() if quick else design
+    chosen = {row.label for row in design.rows}
+    if methods:
+        design, chosen = with_methods(design, parse_methods(methods))
+    return replace(design, orders=orders or design.orders), chosen
+
+
 def completed(design: Design, file: Path | None = None) -> Design:
     """The design with what may be left out filled in; a mistake is refused with its place."""
     rows = [replace(row, label=row.label.strip() or row.method) for row in design.rows]
@@ -180,6 +193,44 @@ def completed(design: Design, file: Path | None = None) -> Design:
         _check_whole(design)
         _check_figure(design)
     return design
+
+
+def parse_methods(texts: Iterable[str]) -> list[RowDesign]:
+    """The methods of lists that are separated by commas, as rows.
+
+    ``label=crg:negative=false,gaussian=false`` is CRG with options under another label: a part
+    ``key=value`` belongs to the variant before it, unless the value is the name of a method. No
+    character is special to a shell.
+    """
+    variants = [_variant(group) for text in texts for group in _grouped(text)]
+    if not variants:
+        raise InputError("No method is named: give --methods a list such as zero_shot,crg.")
+    return variants
+
+
+def _grouped(text: str) -> list[list[str]]:
+    """Parts of the list, each with the option parts that belong to it."""
+    groups: list[list[str]] = []
+    for part in (piece.strip() for piece in text.split(",")):
+        value = part.partition("=")[2]
+        continues = bool(value) and ":" not in part and value not in list_methods()
+        if continues and groups and ":" in groups[-1][0]:
+            groups[-1].append(part)
+        elif part:
+            groups.append([part])
+    return groups
+
+
+def _variant(group: list[str]) -> RowDesign:
+    """``label=method:key=value`` with any of label and options left out."""
+    head, _, first_option = group[0].partition(":")
+    label, equals, method = head.partition("=")
+    if not equals:
+        method, label = head, ",".join(group).rstrip(":")
+    if not (label and method):
+        raise InputError(f"{','.join(group)!r} names no method: write label=method:key=value.")
+    options = parse_options([part for part in (first_option, *group[1:]) if part])
+    return RowDesign(method, label, options)
 
 
 def with_methods(design: Design, asked: Sequence[RowDesign]) -> tuple[Design, set[str]]:

@@ -180,6 +180,37 @@ def find_sources(design: Design, found: Sequence[Source], folder: Path) -> tuple
     return tuple({source.name: source for source in sources}.values())
 
 
+def find_asked(
+    design: Design,
+    data: Iterable[Path],
+    folder: Path,
+    only: str | None,
+    on_note: Callable[[str], None],
+) -> list[Source]:
+    """The datasets of the design whose name contains ``only``, with those found at ``data``.
+
+    ``on_note`` gets a sentence on whatever of them cannot be used.
+    """
+
+    def is_asked_for(name: str) -> bool:
+        return only is None or only.casefold() in name.casefold()
+
+    def leave_out(path: Path, why: str) -> None:
+        if is_asked_for(path.name):
+            on_note(why)
+
+    sources = find_sources(design, discover(data, leave_out), folder)
+    if not sources:
+        raise InputError(
+            "No data was found: name feature files, stores or folders of them with --data."
+        )
+    chosen = [each for each in sources if is_asked_for(each.name)]
+    if not chosen:
+        names = ", ".join(repr(each.name) for each in sources)
+        raise InputError(f"No dataset has {only!r} in its name: there is {names}.")
+    return chosen
+
+
 def _catalogued(
     datasets: Sequence[str], models: Sequence[str], found: Sequence[Source]
 ) -> Iterator[Source]:

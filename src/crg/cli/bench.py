@@ -10,11 +10,11 @@ import click
 from msgspec.structs import replace
 
 from crg.bench import sources as data_sources
-from crg.bench.design import Design, read_design, with_methods
+from crg.bench.design import Design, read_as_asked
 from crg.bench.plan import count_runs, narrowed, plan
 from crg.bench.run import EngineOptions, add_galleries
 from crg.cli import shared
-from crg.cli.compare import end_with, parse_methods, print_experiments, run_missing
+from crg.cli.compare import end_with, print_experiments, run_missing
 from crg.cli.progress import Display
 from crg.report.experiment import experiments_of
 from crg.results.schema import ENOUGH_ORDERS, Source
@@ -85,9 +85,11 @@ def bench(
         return
     if file is None:
         raise InputError("No experiment is named: give its TOML file, or --rerun FILE:LINE.")
-    design, chosen = _design(file, quick, given["orders"], given["texts"])
+    design, chosen = read_as_asked(file, quick, given["orders"], given["texts"])
+    if design.orders < ENOUGH_ORDERS:
+        shared.note(f"with fewer than {ENOUGH_ORDERS} orders no difference is called significant.")
     engine = EngineOptions(given["engine"], given["workers"], given["address"])
-    sources = _sources(design, data, folder, only)
+    sources = data_sources.find_asked(design, data, folder, only, shared.note)
     if list_only:
         rows = [row for row in design.rows if row.label in chosen]
         _print_list(replace(design, rows=tuple(rows)), sources)
@@ -97,7 +99,7 @@ def bench(
     known = shared.open_results(path)
     own, workers = shared.loaded_plugins(), engine.workers or processors()
     with Display("datasets", len(sources)) as shown:
-        whole = plan(design, sources, folder, own, workers, encoding_shown(shown))
+        whole = plan(design, sources, folder, own, workers, shown.encoding)
     for before, now in zip(sources, whole.outline.sources, strict=True):
         if now.missing != before.missing:
             shared.note(f"{now.missing}")
@@ -107,49 +109,6 @@ def bench(
         add_galleries(planned.outline, known)
     _print_results(experiments_of(known.refresh(), design.name), path)
     end_with(failed)
-
-
-def encoding_shown(shown: Any) -> data_sources.OnEncoding:
-    """Show how much of each dataset is encoded."""
-    return lambda name, now: shown.running(f"encoding {name}", now.done, now.total)
-
-
-def _design(
-    file: Path, quick: bool, orders: int | None, methods: Sequence[str]
-) -> tuple[Design, set[str]]:
-    """The design of a file as it was asked for, and the labels of the rows to run."""
-    design = read_design(file)
-    design = design.reduced() if quick else design
-    chosen = {row.label for row in design.rows}
-    if methods:
-        design, chosen = with_methods(design, parse_methods(methods))
-    design = replace(design, orders=orders or design.orders)
-    if design.orders < ENOUGH_ORDERS:
-        shared.note(f"with fewer than {ENOUGH_ORDERS} orders no difference is called significant.")
-    return design, chosen
-
-
-def _sources(design: Design, data: Sequence[Path], folder: Path, only: str | None) -> list[Source]:
-    """The datasets that were asked for, with a note on whatever cannot be used."""
-
-    def is_asked_for(name: str) -> bool:
-        return only is None or only.casefold() in name.casefold()
-
-    def leave_out(path: Path, why: str) -> None:
-        if is_asked_for(path.name):
-            shared.note(why)
-
-    discovered = data_sources.discover(data, leave_out)
-    sources = data_sources.find_sources(design, discovered, folder)
-    if not sources:
-        raise InputError(
-            "No data was found: name feature files, stores or folders of them with --data."
-        )
-    chosen = [each for each in sources if is_asked_for(each.name)]
-    if not chosen:
-        names = ", ".join(repr(each.name) for each in sources)
-        raise InputError(f"No dataset has {only!r} in its name: there is {names}.")
-    return chosen
 
 
 def _print_list(design: Design, sources: Sequence[Source]) -> None:
@@ -184,7 +143,7 @@ def _rerun(line: str, data: Sequence[Path], folder: Path) -> None:
 
     own = shared.loaded_plugins()
     with Display("datasets", None) as shown:
-        found = rerun(line, data, folder, own, shared.note, encoding_shown(shown))
+        found = rerun(line, data, folder, own, shared.note, shown.encoding)
     run, same, differences = found
     click.echo(f"{line}: {run.method}, seed {run.seed}, {run.data.path}")
     total = len(same) + len(differences)

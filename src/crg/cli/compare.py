@@ -1,9 +1,4 @@
-"""``crg compare``: methods over feature files in several stream orders.
-
-A list of methods is separated by commas. ``label=crg:negative=false,gaussian=false`` is CRG
-with options under another label: a part ``key=value`` belongs to the variant before it,
-unless the value is the name of a method. No character is special to a shell.
-"""
+"""``crg compare``: methods over feature files in several stream orders."""
 
 from __future__ import annotations
 
@@ -15,56 +10,22 @@ import click
 from rich.console import Group
 from rich.text import Text
 
-from crg.bench.design import RowDesign
+from crg.bench.design import parse_methods
 from crg.bench.plan import Plan, plan_files
 from crg.bench.run import EngineOptions, append_new, run_specs
 from crg.bench.sources import discover
 from crg.cli import shared
 from crg.cli.progress import Display
-from crg.methods.registry import DEFAULT, list_methods
+from crg.methods.registry import DEFAULT
 from crg.report.experiment import Experiment, experiments_of
 from crg.report.layout import short_tables, summary
 from crg.report.tables import to_terminal
 from crg.results import ledger
 from crg.results.ledger import Ledger
 from crg.results.schema import ENOUGH_ORDERS
-from crg.types import InputError
 
 FAILED = 1  # exit code where a run failed
 DEFAULT_METHODS = f"zero_shot,tda,dpe,crg,{DEFAULT}"
-
-
-def parse_methods(texts: Iterable[str]) -> list[RowDesign]:
-    """The methods that are asked for, as rows."""
-    variants = [_variant(group) for text in texts for group in _grouped(text)]
-    if not variants:
-        raise InputError("No method is named: give --methods a list such as zero_shot,crg.")
-    return variants
-
-
-def _grouped(text: str) -> list[list[str]]:
-    """Parts of the list, each with the option parts that belong to it."""
-    groups: list[list[str]] = []
-    for part in (piece.strip() for piece in text.split(",")):
-        value = part.partition("=")[2]
-        continues = bool(value) and ":" not in part and value not in list_methods()
-        if continues and groups and ":" in groups[-1][0]:
-            groups[-1].append(part)
-        elif part:
-            groups.append([part])
-    return groups
-
-
-def _variant(group: list[str]) -> RowDesign:
-    """``label=method:key=value`` with any of label and options left out."""
-    head, _, first_option = group[0].partition(":")
-    label, equals, method = head.partition("=")
-    if not equals:
-        method, label = head, ",".join(group).rstrip(":")
-    if not (label and method):
-        raise InputError(f"{','.join(group)!r} names no method: write label=method:key=value.")
-    options = shared.parse_options([part for part in (first_option, *group[1:]) if part])
-    return RowDesign(method, label, options)
 
 
 orders_option = click.option("--orders", default=ENOUGH_ORDERS, show_default=True,

@@ -12,12 +12,11 @@ import click
 from msgspec.structs import replace
 
 from crg.atomic import check_ours, locked, replacing
-from crg.bench.design import completed, read_design
+from crg.bench.design import completed, parse_methods, read_design
 from crg.bench.plan import plan
 from crg.bench.run import EngineOptions, add_galleries
 from crg.bench.sources import find_sources
-from crg.cli.bench import encoding_shown
-from crg.cli.compare import end_with, orders_option, parse_methods, print_experiments, run_missing
+from crg.cli.compare import end_with, orders_option, print_experiments, run_missing
 from crg.cli.progress import Display
 from crg.cli.shared import FILE, POSITIVE, loaded_plugins
 from crg.report import figures, page
@@ -68,7 +67,7 @@ def demo(
         folder, own = Path(temporary), loaded_plugins()
         sources = find_sources(design, (), folder)
         with Display("datasets", 1) as shown:
-            planned = plan(design, sources, folder, own, processors(), encoding_shown(shown))
+            planned = plan(design, sources, folder, own, processors(), shown.encoding)
         known = ledger.read(folder / "demo.jsonl")
         failed = run_missing(planned, known, EngineOptions(), is_kept=False)
         add_galleries(planned.outline, known)

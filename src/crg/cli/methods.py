@@ -12,6 +12,7 @@ from rich.text import Text
 
 from crg.checks import iter_checks
 from crg.cli.shared import json_option, note, output, plugin_option, print_json
+from crg.methods.options import limits_of
 from crg.methods.registry import get_method, list_methods
 from crg.plugins import load_plugin, resolved
 from crg.presets import presets_of
@@ -100,7 +101,7 @@ def _facts(name: str) -> dict[str, Any]:
         "presets": list(presets_of(name)),
         "options": [
             {"name": field.name, "default": field.default}
-            | {key: rule for key, rule in field.metadata.items() if rule not in (None, ())}
+            | {key: rule for key, rule in field.metadata.items() if rule not in (None, (), False)}
             for field in dataclasses.fields(kind.Config)
         ],
     }
@@ -123,7 +124,4 @@ def _options_table(options: list[dict[str, Any]]) -> Table | str:
 def _allowed(option: dict[str, Any]) -> str:
     if isinstance(option["default"], bool):
         return "true, false"
-    if "choices" in option:
-        return ", ".join(option["choices"])
-    words = {"at_least": "at least", "above": "above", "at_most": "at most"}
-    return ", ".join(f"{words[rule]} {option[rule]}" for rule in words if rule in option)
+    return ", ".join(option.get("choices", ())) or limits_of(option)

@@ -13,6 +13,7 @@ import click
 
 from crg.cli import shared
 from crg.cli.progress import Display, shown_encoding
+from crg.methods.options import parse_options
 from crg.methods.registry import DEFAULT
 from crg.parts.decisions import AUTO, fraction
 from crg.predict.corrections import compared
@@ -100,7 +101,7 @@ def predict(pairs: tuple[str, ...], **given: Any) -> None:
       crg predict photos/ --classes names.txt --out answers.csv --sort-into sorted
       crg predict inbox/ --classes "cat,dog" --watch --save-state cats.crg
     """
-    job = PredictJob(options=shared.parse_options(pairs), **given)
+    job = PredictJob(options=parse_options(pairs), **given)
     lines_are_seen = job.out is None and sys.stdout.isatty()  # a bar would tear them apart
     with (
         contextlib.ExitStack() as stack,

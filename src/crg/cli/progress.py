@@ -111,6 +111,10 @@ class Display:
                 self._print_failure(f"Failed: {text}: {failure}")
         self.advance()
 
+    def encoding(self, name: str, now: EncodingProgress) -> None:
+        """Show how much of the dataset ``name`` is encoded."""
+        self.running(f"encoding {name}", now.done, now.total)
+
     def _print_failure(self, sentence: str) -> None:
         self._bars.console.print(f"[red]{escape(sentence)}", soft_wrap=True)
 

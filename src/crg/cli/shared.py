@@ -1,4 +1,4 @@
-"""Shared by the commands: refusals, plug-ins, ``-o key=value`` and places to print.
+"""Shared by the commands: refusals, options, plug-ins and places to print.
 
 ``crg --help`` loads this module, so whatever takes time to import is imported where it is used.
 """
@@ -11,7 +11,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -159,19 +159,6 @@ def load_environment_plugins() -> None:
 def loaded_plugins() -> tuple[str, ...]:
     """The plug-ins of this call, for worker processes and for the record."""
     return tuple(click.get_current_context().meta.get(_LOADED, ()))
-
-
-def parse_options(pairs: Iterable[str]) -> dict[str, str]:
-    """``key=value`` pairs as a dictionary; the values are still text."""
-    from crg.types import InputError
-
-    options = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not (equals and key.strip()):
-            raise InputError(f"{pair!r} is not an option: write key=value.")
-        options[key.strip()] = value.strip()
-    return options
 
 
 def output() -> Console:

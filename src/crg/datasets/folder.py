@@ -114,6 +114,16 @@ def files_below(
                 yield Path(place, name).relative_to(folder).as_posix()
 
 
+def read_lines(path: Path, remedy: str) -> list[str]:
+    """The lines of a text file without those that are blank."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InputError(f"{shown(path)} cannot be read ({why}): {remedy}") from None
+    return [line.strip() for line in lines if line.strip()]
+
+
 TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}
 _Row: TypeAlias = tuple[int, str, str | None]  # line, path, label
 

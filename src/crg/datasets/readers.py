@@ -23,7 +23,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from crg.datasets.catalog import DatasetEntry
-from crg.datasets.folder import image_names, image_set, subfolders
+from crg.datasets.folder import image_names, image_set, read_lines, subfolders
 from crg.extras import first_line
 from crg.images.image_set import ImageSet
 from crg.types import InputError, parsed_json
@@ -61,7 +61,7 @@ def read_split_file(path: Path) -> tuple[tuple[str, ...], dict[str, list[Row]]]:
 def read_class_names(path: Path) -> dict[str, str]:
     """classnames.txt: the name of each WordNet class, in the order of the file."""
     names: dict[str, str] = {}
-    for line in read_lines(path):
+    for line in read_lines(path, _AGAIN):
         wnid, _, name = line.partition(" ")
         if not WNID.fullmatch(wnid) or not name.strip() or wnid in names:
             raise InputError(
@@ -69,15 +69,6 @@ def read_class_names(path: Path) -> dict[str, str]:
             )
         names[wnid] = name.strip()
     return names
-
-
-def read_lines(path: Path) -> list[str]:
-    """The lines of a text file without those that are blank."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({first_line(error)}): {_AGAIN}") from None
-    return [line.strip() for line in lines if line.strip()]
 
 
 def read_dataset(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
@@ -106,9 +97,9 @@ def _read_variants(entry: DatasetEntry, folder: Path, root: Path, split: str) ->
     listing = folder / f"images_variant_{split}.txt"
     if not listing.is_file() and split != "test":
         raise _no_split(entry, split, entry.splits)
-    names = read_lines(folder / "variants.txt")
+    names = read_lines(folder / "variants.txt", _AGAIN)
     rows = []
-    for line in read_lines(listing):
+    for line in read_lines(listing, _AGAIN):
         stem, _, name = line.partition(" ")
         if name not in names:
             raise InputError(f"{listing} has {name!r}, which variants.txt lacks: {_AGAIN}")

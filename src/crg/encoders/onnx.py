@@ -50,7 +50,7 @@ _SCALES = (0.99, 1.01)  # of test images, which a network hardly notices
 _OVERFLOW = 4.0  # times the noise; sound graphs move by up to 2, one that overflows by 8
 _MOST_NOISE = 2.0  # times the distance between the two; sound graphs reach one
 _MOST_BESIDE = 0.1  # of the distance between the two; less never matters
-_UNUSED = ("format", "version", "logit_bias", "reference_of")  # keys that are not read here
+_UNUSED = ("format", "version")  # keys that are not read here
 _KINDS = {"float": "f4", "float16": "f2", "double": "f8", "int32": "i4", "int64": "i8"}
 
 Clean: TypeAlias = Literal["lower", "whitespace", "canonicalize"]  # as open_clip calls them

@@ -28,7 +28,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 import numpy as np
 
-from crg.atomic import file_sha256, locked, make_folder, replacing
+from crg.atomic import content_of, file_sha256, locked, make_folder, replacing
 from crg.features.formats import read_raw, write_raw
 from crg.types import InputError, parsed_json
 
@@ -121,12 +121,10 @@ def write_header(folder: Path, header: Header) -> None:
 def read_header(folder: Path) -> Header:
     """``store.json``, checked; anything that ``write_header`` did not write is refused."""
     try:
-        facts = parsed_json((folder / HEADER).read_bytes())
-    except OSError as error:
-        raise InputError(
-            f"{folder / HEADER} cannot be read ({error.strerror}): "
-            "give a feature file or a folder that crg encode made."
-        ) from None
+        remedy = "give a feature file or a folder that crg encode made"
+        facts = parsed_json(content_of(folder / HEADER, remedy))
+    except InputError:
+        raise
     except ValueError:
         raise _damaged(folder, f"{HEADER} is not JSON") from None
     if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:

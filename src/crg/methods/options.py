@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as short
 from typing import Any
 
@@ -44,6 +44,17 @@ def option(
     return dataclasses.field(default=default, metadata={"help": help, "or_zero": or_zero, **rules})
 
 
+def parse_options(pairs: Iterable[str]) -> dict[str, str]:
+    """``key=value`` pairs as a dictionary; the values are still text."""
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (equals and key.strip()):
+            raise InputError(f"{pair!r} is not an option: write key=value.")
+        options[key.strip()] = value.strip()
+    return options
+
+
 def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]) -> Any:
     """The configuration with ``options`` in place; text values are read as the field's type."""
     fields = {field.name: field for field in dataclasses.fields(config_type)}
@@ -53,6 +64,12 @@ def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]
         if name not in fields:
             raise InputError(f"Method {method!r} has no option {name!r}: {nearest(name, fields)}")
     return config_type(**{name: _checked(fields[name], value) for name, value in options.items()})
+
+
+def limits_of(rules: Mapping[str, Any]) -> str:
+    """What the limits of an option allow, in words: ``0 or at least 1, at most 100``."""
+    named = [f"{words} {rules[rule]}" for rule, (words, _) in _RULES.items() if rule in rules]
+    return ("0 or " if rules.get("or_zero") else "") + ", ".join(named)
 
 
 def _checked(field: dataclasses.Field[Any], value: Any) -> Any:

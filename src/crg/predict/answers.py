@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from crg.answer import COLUMNS, NONE_OF_THESE, Answer
-from crg.atomic import not_writable, replacing
+from crg.atomic import content_of, not_writable, replacing
 from crg.extras import library
 from crg.predict.journal import Journal, no_room
 from crg.predict.lines import TOP, PrintedTable, columns_of, csv_line, csv_row, json_line, unmarked
@@ -360,9 +360,6 @@ def _as_utf_8(value: Any) -> Any:
 
 def _complete(path: Path) -> bytes:
     """Read a file up to the end of its last complete line."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        remedy = "put it back" if path.parent.suffix == ".resume" else "check the path"
-        raise InputError(f"{path} cannot be read ({error.strerror}): {remedy}.") from None
+    remedy = "put it back" if path.parent.suffix == ".resume" else "check the path"
+    content = content_of(path, remedy)
     return content[: content.rfind(b"\n") + 1]

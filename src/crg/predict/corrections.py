@@ -21,7 +21,7 @@ from xml.sax.saxutils import quoteattr
 import msgspec
 import numpy as np
 
-from crg.atomic import replacing
+from crg.atomic import content_of, replacing
 from crg.classifier import Classifier
 from crg.encoders.base import name_key
 from crg.images.reading import shown
@@ -52,10 +52,7 @@ class _Correction(TypedDict):
 
 def read_corrections(path: Path) -> dict[str, str]:
     """The label of each image by its path, from CSV, JSON lines or an export of Label Studio."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
+    text = content_of(path).decode("utf-8-sig", "surrogateescape")
     try:
         if path.suffix.lower() == ".csv":
             table = csv.DictReader(io.StringIO(text, newline=""), strict=True)

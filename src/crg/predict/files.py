@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from crg.datasets.folder import TABLE_SUFFIXES, files_below, is_image_name
+from crg.datasets.folder import TABLE_SUFFIXES, files_below, is_image_name, read_lines
 from crg.types import InputError, printable
 
 STANDARD_INPUT = "-"
@@ -59,7 +59,7 @@ def _meant(argument: str) -> Sequence[Path]:
     if path.is_file():
         suffix = path.suffix.lower()
         if suffix == LIST_SUFFIX:
-            return [path.parent / name for name in read_lines(path, "image")]
+            return [path.parent / name for name in _named(path, "image")]
         return _listed(path, TABLE_SUFFIXES[suffix]) if suffix in TABLE_SUFFIXES else [path]
     if glob.has_magic(argument):
         found = sorted(glob.glob(argument, recursive=True))  # without hidden files
@@ -72,17 +72,9 @@ def _meant(argument: str) -> Sequence[Path]:
     )
 
 
-def read_lines(file: Path, what: str) -> list[str]:
-    """The lines of a text file that are not empty, each the name of a ``what``."""
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        wrong = f"cannot be read ({why})" if file.exists() else "does not exist"
-        raise InputError(
-            f"{file} {wrong}: give a text file in UTF-8 with one {what} per line."
-        ) from None
-    names = [line.strip() for line in lines if line.strip()]
+def _named(file: Path, what: str) -> list[str]:
+    """The lines of a text file, each the name of a ``what``."""
+    names = read_lines(file, f"give a text file in UTF-8 with one {what} per line.")
     if not names:
         raise InputError(f"{file} names no {what}: write one per line.")
     return names
@@ -97,7 +89,7 @@ def read_names(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     if "," not in text and (text.endswith(LIST_SUFFIX) or os.path.isfile(text)):
-        return tuple(read_lines(Path(text), "class"))
+        return tuple(_named(Path(text), "class"))
     try:  # a name may hold a comma in quotes
         [names] = csv.reader([text], skipinitialspace=True, strict=True)
     except (csv.Error, ValueError):

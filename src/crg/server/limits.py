@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from crg.atomic import content_of
 from crg.prompts import PHOTO, check_template
 from crg.types import InputError
 
@@ -57,9 +58,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 def read_config(path: Path) -> ServerConfig:
     """The settings that a TOML file holds; what it leaves out has its default."""
     try:
-        config = msgspec.toml.decode(path.read_bytes(), type=ServerConfig)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
+        config = msgspec.toml.decode(content_of(path), type=ServerConfig)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
         raise InputError(
             f"{path} cannot be used ({error}): docs/service.md lists the settings."
