@@ -29,8 +29,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Files that take longest begin first, so that processes beside each other end together.
 _LONGEST = (
-    *("test_attacks", "test_checks", "test_oracle", "test_ray", "test_surface"),
-    *("test_server_ray", "test_cli_processes", "test_engine", "test_encoding"),
+    *("test_checks", "test_oracle", "test_attacks", "test_ray", "test_predict_folder"),
+    *("test_anchored", "test_rerun", "test_onnx", "test_surface", "test_bench", "test_review"),
 )
 
 
