@@ -104,7 +104,7 @@ class Answer:
         return [(names[k], float(probs[k])) for k in best]
 
     def as_dict(self, top: int = 0) -> dict[str, Any]:
-        """The answer as plain values, as files and the service give it.
+        """The answer as plain values, as a file has it; probabilities have six digits.
 
         ``top`` adds the most probable classes; ``unsure``, ``none_of_these`` and ``class_set``
         are there if they were asked for.

@@ -152,7 +152,7 @@ def read_design(path: str | os.PathLike[str]) -> Design:
 def read_as_asked(
     path: Path, quick: bool, orders: int | None, methods: Sequence[str]
 ) -> tuple[Design, set[str]]:
-    """The design of a file as somebody wants to run it, and the labels of the rows to run."""
+    """The design of a file with these options, and the labels of the rows to run."""
     design = read_design(path)
     design = design.reduced() if quick else design
     chosen = {row.label for row in design.rows}

@@ -189,7 +189,7 @@ def find_asked(
 ) -> list[Source]:
     """The datasets of the design whose name contains ``only``, with those found at ``data``.
 
-    ``on_note`` gets a sentence on whatever of them cannot be used.
+    ``on_note`` gets a sentence on each that cannot be used.
     """
 
     def is_asked_for(name: str) -> bool:

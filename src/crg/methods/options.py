@@ -67,7 +67,7 @@ def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]
 
 
 def limits_of(rules: Mapping[str, Any]) -> str:
-    """What the limits of an option allow, in words: ``0 or at least 1, at most 100``."""
+    """The limits of an option in words, such as ``0 or at least 1, at most 100``."""
     named = [f"{words} {rules[rule]}" for rule, (words, _) in _RULES.items() if rule in rules]
     return ("0 or " if rules.get("or_zero") else "") + ", ".join(named)
 
