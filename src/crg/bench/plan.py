@@ -211,7 +211,7 @@ def plan_files(
     design = completed(compared)
     sources = [replace(e, few=few or e.few) for e in find_sources(design, found, Path())]
     if not sources:
-        raise InputError("There is nothing to measure: name images with labels, of a test split.")
+        raise InputError("There is nothing to measure: name labelled feature files or stores.")
     planned = plan(design, sources, Path(), plugins)
     missing = (each.missing for each in planned.outline.sources)
     for reason in filter(None, (*missing, *(cell.reason for cell in planned.outline.cells))):

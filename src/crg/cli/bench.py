@@ -78,7 +78,7 @@ def bench(
       crg bench experiments/streams.toml --list
       crg bench experiments/noise.toml --methods mine --plugin mine.py
       crg bench --rerun results/ablation.jsonl:12
-      crg bench --rerun docs/results/ablation.jsonl.gz:145 --data features/
+      crg bench --rerun docs/results/results.jsonl.gz:263 --data features/
     """
     if rerun is not None:
         _rerun(rerun, data, folder)

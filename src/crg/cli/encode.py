@@ -33,8 +33,8 @@ _OPTIONS = shared.options(
                  help="Encode that many images only, drawn at random."),
     click.option("--shots", type=shared.POSITIVE,
                  help="Encode at most that many images of each class, drawn at random."),
-    click.option("--views", default=64, show_default=True, type=shared.POSITIVE,
-                 help="Views of each image, the original included."),
+    click.option("--views", default=Recipe.views, show_default=True, type=shared.POSITIVE,
+                 help="Views of each image, the original included; the papers use 64."),
     click.option("--augment", default=Recipe.augment, show_default=True,
                  type=click.Choice(get_args(Augment)), help="How views are made."),
     click.option("--seed", default=Recipe.seed, show_default=True, type=click.IntRange(min=0),
@@ -82,7 +82,7 @@ def encode(dataset: str, out: Path, as_json: bool, **given: Any) -> None:
     Example:
       crg encode shapes:night:3 --model mini --views 16 --limit 500 --out night
       crg encode dtd --root ~/data --model ViT-B-16 --views 64 --out dtd-store
-      crg encode dtd --root ~/data --split train --shots 16 --views 1 --out dtd-labelled
+      crg encode dtd --root ~/data --split train --shots 16 --out dtd-labelled
       crg compare night --methods crg
       crg encode dtd --root ~/data --variations dtd-made --generated 8 --out dtd-generated
     """

@@ -63,13 +63,27 @@ def _meant(argument: str) -> Sequence[Path]:
         return _listed(path, TABLE_SUFFIXES[suffix]) if suffix in TABLE_SUFFIXES else [path]
     if glob.has_magic(argument):
         found = sorted(glob.glob(argument, recursive=True))  # without hidden files
-        return [Path(each) for each in found if is_image_name(each)]
+        return [Path(each) for each in found if is_image_name(each)] + _closed(argument)
     if path.exists():  # a pipe, a socket or a device, of which no more is read than its kind
         return [path]
     raise InputError(
         f"{argument} does not exist: give a folder, a glob in quotes, a CSV file, "
         "a list of paths in a .txt file, images, or - for a list on standard input."
     )
+
+
+def _closed(pattern: str) -> list[Path]:
+    """The folders that a glob would have to list but may not: reading them says why."""
+    closed: list[Path] = []
+    while pattern := os.path.dirname(pattern):
+        for folder in filter(os.path.isdir, glob.glob(pattern, recursive=True)):
+            try:
+                os.scandir(folder).close()
+            except OSError:
+                closed.append(Path(folder))
+        if not glob.has_magic(pattern):
+            break
+    return sorted(closed)
 
 
 def read_lines(file: Path, what: str) -> list[str]:
