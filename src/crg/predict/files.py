@@ -74,16 +74,10 @@ def _meant(argument: str) -> Sequence[Path]:
 
 def _closed(pattern: str) -> list[Path]:
     """The folders that a glob would have to list but may not: reading them says why."""
-    closed: list[Path] = []
-    while pattern := os.path.dirname(pattern):
-        for folder in filter(os.path.isdir, glob.glob(pattern, recursive=True)):
-            try:
-                os.scandir(folder).close()
-            except OSError:
-                closed.append(Path(folder))
-        if not glob.has_magic(pattern):
-            break
-    return sorted(closed)
+    closed, above = list[str](), os.path.dirname(pattern)
+    for folder in filter(os.path.isdir, glob.glob(above, recursive=True)):
+        next(os.walk(folder, onerror=lambda error: closed.append(error.filename)), None)
+    return [*map(Path, sorted(closed)), *(_closed(above) if glob.has_magic(above) else ())]
 
 
 def read_lines(file: Path, what: str) -> list[str]:
