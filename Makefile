@@ -15,6 +15,8 @@ OURS := $(PIP) --no-deps --no-build-isolation --editable .
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 # Images for containers set this, and then each of the tests' processes compiles torch for itself.
 unexport PYTHONDONTWRITEBYTECODE
+# In a variable, because make -n would run every line that names MAKE itself.
+STYLE = $(MAKE) --no-print-directory style
 PINS := pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 
 .DEFAULT_GOAL := help
@@ -29,7 +31,7 @@ demo: $(VENV)/.core ## install what is needed and show the methods at work
 
 # Style and types are checked beside the tests, which check the layers; what they say comes after.
 test: $(VENV)/.all ## install everything, then lint, types, layers and tests
-	@said=$$(mktemp); $(MAKE) --no-print-directory style >"$$said" 2>&1 & style=$$!; \
+	@said=$$(mktemp); $(STYLE) >"$$said" 2>&1 & style=$$!; \
 	echo "== pytest"; tests=0; $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder || tests=$$?; \
 	failed=0; wait $$style || failed=$$?; cat "$$said"; rm -f "$$said"; \
 	if [ $$failed != 0 ]; then echo "Style or types failed: see above."; fi; \

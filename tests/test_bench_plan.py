@@ -59,7 +59,7 @@ CLEAN = "[[data]]\nshapes = ['clean']\nimages = 4\nviews = 1\n"
 @pytest.mark.parametrize(
     ("label", "text", "changes", "why"),
     [
-        ("gda", f"{GDA}{FILES}", {}, "of mine with few_features and few_labels"),
+        ("gda", f"{GDA}{FILES}", {}, "few_features and few_labels to mine"),
         ("crg", f"{ROWS}{FILES}", {"labels": None}, "mine has no labels: store them in"),
         ("gda", GDA + CLEAN, {}, "ask for shots beside the shapes in [[data]]."),
         ("3", f"{SHOTS.format(3)}{FILES}", FEW, "mine has at most 2 labelled images per class"),

@@ -130,6 +130,8 @@ _SOUND = ["compare", "a.npz", "--methods"]
         (["run"], "There is no command"),
         (["predikt"], "did you mean 'predict'?"),
         (["compare", "b"], "There is nothing to measure"),
+        (["review", "none.csv"], "none.csv cannot be read"),
+        (["predict", "a.npz", "--load-state", "a.npz"], "or not a state that crg saved"),
         (["methods", "check", "table.csv"], "no Python file"),
         (["demo", "--shift", "knight"], "did you mean 'night'"),
         (["demo", "--severity", "6"], "--severity"),

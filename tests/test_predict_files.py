@@ -180,7 +180,7 @@ def test_nothing_that_cannot_be_read_stops_the_work(
     assert steps == {"in/1.png": 1, "in/3.png": 2}
     assert done.exit_code == 0 and f"{len(odd)} unreadable" in done.stderr
     Path("loop.png").symlink_to("loop.png")
-    for name in ("gone.png", "loop.png"):
+    for name in ("gone.png", "loop.png", "in/shut/*.png", "in/*/*/*.png", "in/s**/*.png"):
         done = CliRunner().invoke(main, ["predict", name, *words[2:4]])
         assert done.exit_code == 1 and done.stderr.endswith("1 unreadable.\n")
 

@@ -178,7 +178,7 @@ def test_the_page_offers_the_classes_of_the_model(folder: Path) -> None:
 def test_a_page_of_more_images_than_it_may_show_has_the_least_sure(folder: Path) -> None:
     """The rest is counted on the page and in a note."""
     said = called("review", "answers.jsonl", "--out", "few.html", "--most", "5")
-    assert f"the 5 least sure of {len(TRUTH)} images" in said.output
+    assert f"the 5 least certain of {len(TRUTH)} images" in said.output
     shown = content("few.html")
     sure = sorted(line["probability"] for line in read_answers(Path("answers.jsonl")))
     assert [image["probability"] for image in shown["images"]] == sure[:5]

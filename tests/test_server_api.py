@@ -259,6 +259,8 @@ def test_the_server_says_what_it_is(served: TestClient) -> None:
              for each in operation["responses"].values() if "content" in each]  # fmt: skip
     contents = [each for some in given for kind, each in some.items() if kind.endswith("json")]
     assert len(contents) > 30 and all("example" in each for each in contents)
+    assert {tag for each in operations for tag in each["tags"]} == {
+        "sessions", "images", "classes", "server"}  # fmt: skip
     assert "<html" in served.get("/").text
 
 

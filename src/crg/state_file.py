@@ -191,19 +191,19 @@ def _digest(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any
 
 def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
     if path.is_dir():
-        raise InputError(f"{path} is a folder: give a file that adapter.save wrote.")
+        raise InputError(f"{path} is a folder: give a state that crg saved.")
     try:
         with safe_open(path, framework="np") as file:
             header = parsed_json((file.metadata() or {}).get("crg", "{}"))
             if not isinstance(header, dict) or header.get("format") != FORMAT:
-                raise InputError(f"{path} is not a saved crg state: give what adapter.save wrote.")
+                raise InputError(f"{path} is not a saved crg state: give one.")
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except InputError:
         raise
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error}): check the path.") from None
     except (SafetensorError, ValueError, TypeError) as error:
-        raise _damaged(path, str(error)) from None
+        raise _damaged(path, f"or not a state that crg saved: {error}") from None
 
 
 def _check_kinds(

@@ -117,9 +117,9 @@ def _no_labelled_images(method: str, source: Source) -> str:
         return f"{needs}: ask for shots beside the shapes in [[data]]."
     entry = find_entry(dataset) if Path(source.path).is_dir() and source.model else None
     if entry is None or TRAIN not in entry.splits:
-        return f"{needs}: give a feature file of {dataset} with few_features and few_labels."
+        return f"{needs}: add few_features and few_labels to {dataset} (crg compare: or --few)."
     return (
-        f"{needs}: run crg encode {dataset} --split train --shots 16 --views 1 "
+        f"{needs}: run crg encode {dataset} --split train --shots 16 "
         f"--model {source.model} --root FOLDER --out STORE and name STORE with --data."
     )
 
@@ -211,7 +211,7 @@ def plan_files(
     design = completed(compared)
     sources = [replace(e, few=few or e.few) for e in find_sources(design, found, Path())]
     if not sources:
-        raise InputError("There is nothing to measure: name images with labels, of a test split.")
+        raise InputError("There is nothing to measure: name labelled feature files or stores.")
     planned = plan(design, sources, Path(), plugins)
     missing = (each.missing for each in planned.outline.sources)
     for reason in filter(None, (*missing, *(cell.reason for cell in planned.outline.cells))):

@@ -71,7 +71,7 @@ def discover(
             continue
         inside = [replace(each, is_named=False) for each in _below(path, _DEPTH, on_left_out)]
         if not inside:
-            on_left_out(path, f"there is nothing in {path} that can be used.")
+            on_left_out(path, f"{path} holds no feature file and no store.")
         for each in inside:
             found.setdefault(Path(each.path).resolve(), each)
     return tuple(found.values())

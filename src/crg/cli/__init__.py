@@ -21,7 +21,7 @@ COMMANDS = {  # as help lists them
     "demo": "Render shifted images, encode them with the bundled model, and compare the methods.",
     "encode": "Encode the images of a dataset once, for every run to read.",
     "compare": "Compare methods on feature files: mean and spread over stream orders.",
-    "bench": "Run the experiment of a TOML file on whatever data is there.",
+    "bench": "Run the experiment in a TOML file on the data that is available.",
     "report": "Show the results of crg bench: RESULTS are its files, or folders of them.",
     "methods": "List the methods with their options, describe one, or check your own.",
     "encoders": "List the models that turn images and texts into features, export or import one.",

@@ -31,12 +31,12 @@ _OPTIONS = shared.options(
                  envvar="CRG_DATA", help="Feature file, store, or folder of them; may be repeated."
                       "  [default: the variable CRG_DATA]"),
     click.option("--only", metavar="TEXT",
-                 help="Only datasets whose name contains this, in capitals or not."),
+                 help="Only datasets whose name contains this, ignoring case."),
     click.option("--folder", default=data_sources.FOLDER, show_default=True, type=shared.FOLDER,
                  help="Where rendered shapes are encoded."),
     click.option("--methods", "texts", multiple=True, metavar="LIST",
                  help="Only these methods, as in crg compare; one that the file does not "
-                      "name, such as a plug-in, joins it.  [default: all of the file]"),
+                      "name, such as a plug-in, is added.  [default: all of the file]"),
     click.option("--orders", type=shared.POSITIVE,
                  help="How many stream orders.  [default: as the file says]"),
     click.option("--workers", type=shared.POSITIVE,
@@ -61,9 +61,9 @@ def bench(
     file: Path | None, quick: bool, list_only: bool, data: tuple[Path, ...], only: str | None,
     folder: Path, rerun: str | None, results_path: Path | None, **given: Any,
 ) -> None:  # fmt: skip
-    """Run the experiment of a TOML file on whatever data is there.
+    """Run the experiment in a TOML file on the data that is available.
 
-    Rendered shapes are always there; datasets that are missing are named. Each run is kept as
+    Rendered shapes are always available; missing datasets are listed. Each run is saved as
     soon as it is done: after Ctrl-C the same command does only what is missing. The exit code
     is 1 if a run failed, and the same command tries it again.
 
@@ -77,7 +77,6 @@ def bench(
       crg bench experiments/robustness.toml --data stores/ --workers 8
       crg bench experiments/streams.toml --list
       crg bench experiments/noise.toml --methods mine --plugin mine.py
-      crg bench --rerun results/ablation.jsonl:12
       crg bench --rerun docs/results/results.jsonl.gz:263 --data features/
     """
     if rerun is not None:

@@ -30,11 +30,11 @@ _OPTIONS = shared.options(
     click.option("--split", default=TEST, show_default=True, type=click.Choice(SPLITS),
                  help="Which images of a dataset of the catalogue."),
     click.option("--limit", type=shared.POSITIVE,
-                 help="Encode that many images only, drawn at random."),
+                 help="Encode only this many images, drawn at random."),
     click.option("--shots", type=shared.POSITIVE,
-                 help="Encode at most that many images of each class, drawn at random."),
-    click.option("--views", default=64, show_default=True, type=shared.POSITIVE,
-                 help="Views of each image, the original included."),
+                 help="Encode at most this many images of each class, drawn at random."),
+    click.option("--views", default=Recipe.views, show_default=True, type=shared.POSITIVE,
+                 help="Views of each image, the original included; the papers use 64."),
     click.option("--augment", default=Recipe.augment, show_default=True,
                  type=click.Choice(get_args(Augment)), help="How views are made."),
     click.option("--seed", default=Recipe.seed, show_default=True, type=click.IntRange(min=0),
@@ -55,7 +55,7 @@ _OPTIONS = shared.options(
                  help="JSON file with sentences for each class, in place of templates or, "
                       "with --template, beside them."),
     click.option("--batch", default=256, show_default=True, type=shared.POSITIVE,
-                 help="Views that the model gets at once."),
+                 help="Views that are encoded at once."),
     click.option("--workers", type=shared.POSITIVE,
                  help="Threads that make views, or Ray actors.  [default: one per processor]"),
     click.option("--engine", default="local", show_default=True,
@@ -82,8 +82,7 @@ def encode(dataset: str, out: Path, as_json: bool, **given: Any) -> None:
     Example:
       crg encode shapes:night:3 --model mini --views 16 --limit 500 --out night
       crg encode dtd --root ~/data --model ViT-B-16 --views 64 --out dtd-store
-      crg encode dtd --root ~/data --split train --shots 16 --views 1 --out dtd-labelled
-      crg compare night --methods crg
+      crg encode dtd --root ~/data --split train --shots 16 --out dtd-labelled
       crg encode dtd --root ~/data --variations dtd-made --generated 8 --out dtd-generated
     """
     if dataset == SHAPES and Path(dataset).is_dir():

@@ -43,7 +43,7 @@ def encoders(
 
     With a PATTERN, list all models and weights of open_clip whose name it matches. export writes
     a model of open_clip for ONNX Runtime, and checks that both give the same features. import
-    makes a folder of an ONNX graph of yours, from normalised pixels (B, 3, S, S) to features; if
+    makes a folder from your own ONNX graph, from normalised pixels (B, 3, S, S) to features; if
     images are not scaled and cropped as CLIP's are, correct fit and interpolation in encoder.json,
     which also has the logit scale, 100.
 

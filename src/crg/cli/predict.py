@@ -52,10 +52,10 @@ _OPTIONS = shared.options(
                  help="Images of no class get no label and are not learnt: those whose `outside` "
                       "is above a threshold that the stream gives (auto), or above NUMBER."),
     click.option("--sets", type=click.FloatRange(0, 1, True, True), metavar="LEVEL",
-                 help="Add a set of classes that holds the true one so often, as 0.9; needs 20 "
-                      "--corrections."),
+                 help="Add a set of classes that holds the true one this often, such as 0.9; "
+                      "needs 20 --corrections."),
     click.option("--sort-into", type=shared.FOLDER, metavar="DIR",
-                 help="Put images into a folder per class below this one."),
+                 help="Sort images into a folder per class below this one."),
     click.option("--by", type=click.Choice(["copy", "link", "move"]), default="copy",
                  show_default=True, help="How images get into the folders of --sort-into."),
     click.option("--passes", type=click.IntRange(1, 2),
@@ -66,7 +66,7 @@ _OPTIONS = shared.options(
     click.option("--load-state", type=shared.FILE,
                  help="Continue with what an earlier stream learnt."),
     click.option("--resume", is_flag=True,
-                 help="Continue with --out where an earlier call stopped."),
+                 help="Continue --out where an earlier run stopped."),
     click.option("--overwrite", is_flag=True, help="Replace --out and --save-state if they exist."),
     click.option("--corrections", type=shared.FILE,
                  help="Learn first what a person says some images show: CSV or JSON lines with "

@@ -24,7 +24,7 @@ from crg.threads import processors
               help="Classes to choose from, or a file with one per line.  "
                    "[default: those of crg predict]")  # fmt: skip
 @click.option("--most", type=POSITIVE, default=MOST, show_default=True,
-              help="Images on the page; of more, the least sure ones.")  # fmt: skip
+              help="Images on the page; if there are more, the least certain ones.")  # fmt: skip
 def review(answers: Path, out: Path, before: Path | None, text: str | None, most: int) -> None:
     """Show what crg predict has answered on a page where labels can be corrected.
 
@@ -41,7 +41,7 @@ def review(answers: Path, out: Path, before: Path | None, text: str | None, most
     lines, earlier = read_lines(answers), None if before is None else read_lines(before)
     names = read_names(text) or known_classes(answers, lines)
     if len(lines) > most:
-        note(f"the page shows the {most} least sure of {len(lines)} images; --most shows more.")
+        note(f"the page shows the {most} least certain of {len(lines)} images; --most shows more.")
     with locked(out), Display("thumbnails", min(most, len(lines))) as bar:
         missing = write(out, lines, names, f"Review of {answers.name}", before=earlier, most=most,
                         workers=processors(), advance=bar.advance)  # fmt: skip

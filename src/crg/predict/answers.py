@@ -287,7 +287,8 @@ def read_answers(path: Path) -> list[Line]:
         if is_alone:
             rows = _read_csv(path)
         else:
-            rows = [parsed_json(line) for line in _complete(lines_file(path)).splitlines()]
+            kept = lines_file(path) if path.exists() or resume_folder(path).exists() else path
+            rows = [parsed_json(line) for line in _complete(kept).splitlines()]
         lines = msgspec.convert(rows, list[_Form], strict=not is_alone)
         json.dumps(rows, ensure_ascii=False).encode("utf-8", "surrogateescape")  # no lone surrogate
         if not all("error" in line or {"label", "step"} <= line.keys() for line in lines):

@@ -63,13 +63,21 @@ def _meant(argument: str) -> Sequence[Path]:
         return _listed(path, TABLE_SUFFIXES[suffix]) if suffix in TABLE_SUFFIXES else [path]
     if glob.has_magic(argument):
         found = sorted(glob.glob(argument, recursive=True))  # without hidden files
-        return [Path(each) for each in found if is_image_name(each)]
+        return [Path(each) for each in found if is_image_name(each)] + _closed(argument)
     if path.exists():  # a pipe, a socket or a device, of which no more is read than its kind
         return [path]
     raise InputError(
         f"{argument} does not exist: give a folder, a glob in quotes, a CSV file, "
         "a list of paths in a .txt file, images, or - for a list on standard input."
     )
+
+
+def _closed(pattern: str) -> list[Path]:
+    """The folders that a glob would have to list but may not: reading them says why."""
+    closed, above = list[str](), os.path.dirname(pattern)
+    for folder in filter(os.path.isdir, glob.glob(above, recursive=True)):
+        next(os.walk(folder, onerror=lambda error: closed.append(error.filename)), None)
+    return [*map(Path, sorted(closed)), *(_closed(above) if glob.has_magic(above) else ())]
 
 
 def _named(file: Path, what: str) -> list[str]:

@@ -26,6 +26,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import generate_latest
 from starlette.datastructures import Headers
@@ -57,6 +58,8 @@ CARDS = Path(predict.__file__).with_name("cards")  # which the review page has, 
 COOKIE = "crg_token"
 SHORTEST_TOKEN = 16  # characters
 _OPEN = ("/", "/docs", "/login", "/openapi.json", "/healthz", "/readyz")
+_TAGS = {"images": ("images", "corrections", "zero-shot"), "classes": ("classes",),
+         "sessions": ("sessions",)}  # of /docs, by a word of the path; else "server"  # fmt: skip
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _METHODS = (*_SAFE, "POST", "DELETE", "PUT", "PATCH")
 _HEADERS = {
@@ -89,6 +92,7 @@ def create_app(
         description="Test-time adaptation for CLIP-like models, as sessions over HTTP.",
         lifespan=_lifespan,
         responses=schema.problems(),
+        openapi_tags=[{"name": tag} for tag in (*reversed(_TAGS), "server")],
         docs_url=None,  # both load scripts from elsewhere; /docs is below
         redoc_url=None,
     )
@@ -101,6 +105,10 @@ def create_app(
     app.include_router(actions.router)
     app.include_router(routes.router)
     _add_pages(app)
+    for route in (*actions.router.routes, *routes.router.routes, *app.routes):
+        if isinstance(route, APIRoute):
+            words = {*route.path.split("/")}
+            route.tags = [next((tag for tag in _TAGS if words & {*_TAGS[tag]}), "server")]
     app.add_middleware(Guard, service=service, token=app.state.token)
     if config.allow_origins:
         app.add_middleware(
