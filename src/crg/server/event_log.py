@@ -240,11 +240,9 @@ class Log:
             raise InputError(f"{self._path} was written by another version of crg: "
                              "choose another folder with --data.")  # fmt: skip
         [found] = self._writer.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
         sound = "SELECT 1 FROM clock WHERE typeof(seconds) = 'real' AND seconds BETWEEN 0 AND 1e10"
-        if self._writer.execute(sound).fetchone() is None:
-            raise sqlite3.DatabaseError("its clock is damaged")
+        if found != "ok" or self._writer.execute(sound).fetchone() is None:
+            raise sqlite3.DatabaseError("its clock is damaged" if found == "ok" else found)
 
     def _vectors(self, content: bytes | None) -> Vectors | None:
         array = np.frombuffer(content or b"", "<f4").astype(np.float32).reshape(-1, self._width)
