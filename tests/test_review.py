@@ -147,8 +147,8 @@ def test_a_corrected_image_that_cannot_be_read_stops_nothing(folder: Path, passe
     state = Path("new.jsonl.resume/state").read_bytes()
     shutil.move("copy.png", images[2])
     predict(*images, *words, "--resume")
-    assert read_answers(Path("new.jsonl"))[-1] == {**lines[images[5]], "path": images[2], "step": 10,
-                                                   "label": TRUTH[images[2]]}  # fmt: skip
+    learnt = {"path": images[2], "step": 10, "label": TRUTH[images[2]]}
+    assert read_answers(Path("new.jsonl"))[-1] == {**lines[images[5]], **learnt}
     assert Path("new.jsonl.resume/state").read_bytes() != state
 
 

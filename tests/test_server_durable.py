@@ -245,22 +245,23 @@ def test_a_session_that_cannot_be_replayed_is_set_aside(
         session = busy_session(served, rounds=1)
         before = served.get(f"{session}/state").content
     shutil.rmtree(tmp_path / "states")
-    plain, tried = Learner.replay, list[Exception]()
+    plain, tried = Learner.replay, list[type[Exception]]()
 
     def replay(self: Learner, event: Any) -> bool:
         if event.seq == 4:
-            tried.append(error)
-            raise error
+            tried.append(errors[0])
+            raise errors[0]
         return plain(self, event)
 
     with monkeypatch.context() as patch:
         patch.setattr(Learner, "replay", replay)
-        for error in (sqlite3.OperationalError("disk I/O error"), OSError(), MemoryError()) * 2:
+        for each in (sqlite3.OperationalError, OSError, MemoryError) * 2:
+            errors = [each]
             with client(tmp_path) as served:
                 answers = [served.get(f"{session}/state") for _ in range(4)]
                 assert len(lines_of(served, session)) == 4
     refused(answers[-1], 500, "set aside", "start another")
-    assert list(map(type, tried)).count(MemoryError) == 3
+    assert tried.count(MemoryError) == 3
     [note] = (tmp_path / "states").rglob("replaying")
     note.write_bytes(bytes(len(note.read_bytes())))  # as some disks leave it after a power cut
     with client(tmp_path) as served:

@@ -6,13 +6,12 @@ import difflib
 from collections.abc import Iterable
 
 NEAR = 0.66  # similarity from which a name is offered: two letters swapped in three are 0.67
-_LONGEST = 200  # characters that are compared: it takes as long as the square of their number
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
     """Up to three known names that ``name`` may be a misspelling of, the nearest first."""
     by_key = {_key(each): each for each in sorted(known)}
-    word = _key(str(name)[:_LONGEST])
+    word = _key(str(name)[:200])  # it takes as long as the square of its length
     close = difflib.get_close_matches(word, by_key, n=3, cutoff=NEAR)
     return [by_key[key] for key in close]
 

@@ -157,8 +157,8 @@ def _extreme(dice: random.Random, field: dataclasses.Field[Any]) -> Any:
     """A number at or near a limit of an option, or of any size; else its default."""
     limits = [field.metadata.get(rule) for rule in ("at_least", "above", "at_most")]
     if type(field.default) is float:
-        near = [x for limit in limits if limit is not None
-                for x in (limit, math.nextafter(limit, math.inf), math.nextafter(limit, 0))]  # fmt: skip
+        limit = dice.choice([each for each in limits if each is not None] or [0.0])
+        near = (limit, math.nextafter(limit, math.inf), math.nextafter(limit, 0))
         return dice.choice([*near, 10.0 ** dice.uniform(-320, 308)])
     return dice.choice([1, 2, 3, 5, 1000]) if type(field.default) is int else field.default
 

@@ -83,9 +83,9 @@ class AnswerFile:
     counts: Counter[str] = field(default_factory=Counter)  # of the complete file
     per_class: Counter[str] = field(default_factory=Counter)  # "" for no label
     missing_labels: int = 0  # until sets of classes can be given
+    errors: dict[str, str] = field(default_factory=dict)  # why an image is unreadable, by path
     _answered: set[str] = field(default_factory=set)  # paths
     _corrected: set[str] = field(default_factory=set)  # absolute paths
-    _errors: dict[str, str] = field(default_factory=dict)  # by path
 
     def __post_init__(self) -> None:
         self.top = max(self.top, self.unsure_below > 0)  # an unsure line says what it leans to
@@ -141,10 +141,6 @@ class AnswerFile:
         """Whether an image has no answer yet."""
         return str(path) not in self._answered and os.path.abspath(path) not in self._corrected
 
-    def failed(self, path: str) -> bool:
-        """Whether an image could not be read."""
-        return path in self._errors
-
     def answer(self, path: str, answer: Answer) -> None:
         """Write the line of an image that was answered."""
         answer = replace(answer, unsure_below=self.unsure_below)
@@ -161,7 +157,7 @@ class AnswerFile:
 
     def unreadable(self, path: str, error: str) -> None:
         """Write the line of an image that cannot be read, unless it was written before."""
-        if self._errors.get(path) != error:
+        if self.errors.get(path) != error:
             self.add({"path": path, "error": error})
 
     def _add_row(self, step: int, probs: Mapping[str, float]) -> None:
@@ -216,9 +212,9 @@ class AnswerFile:
     def _register(self, line: Line) -> None:
         if self.lines is not None:
             self.lines.append(line)
-        self._errors.pop(line["path"], None)  # it is read in the end, or fails for another reason
-        self._errors |= {line["path"]: line["error"]} if "error" in line else {}
-        self.counts["unreadable"] = len(self._errors)
+        self.errors.pop(line["path"], None)  # it is read in the end, or fails for another reason
+        self.errors |= {line["path"]: line["error"]} if "error" in line else {}
+        self.counts["unreadable"] = len(self.errors)
         if "error" in line:
             return
         kinds = [kind for kind in ("changed", UNSURE, NONE, CORRECTED) if line.get(kind) is True]

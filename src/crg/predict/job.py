@@ -313,10 +313,7 @@ def _output(
 
 
 def _two_passes(
-    stream: ImageStream,
-    listed: Sequence[Path] | None,
-    held: contextlib.ExitStack,
-    on_note: Note,
+    stream: ImageStream, listed: Sequence[Path] | None, held: contextlib.ExitStack, on_note: Note
 ) -> list[Part]:
     """The first pass, then the second one, which is closed to new images once it has begun."""
     output, first = stream.output, stream.folder / "first.jsonl"

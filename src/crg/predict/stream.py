@@ -103,23 +103,25 @@ class ImageStream:
         ends the stream. Corrected images come first.
         """
         first, said = self.classifier.adapter.n_steps, self.corrections
-        new = {path: said[path] for path in said if not self.learnt or self.output.failed(path)}
-        errors = learn(self.classifier, new, self.workers)
+        again = self.output.errors if self.learnt else said
+        some = {path: said[path] for path in said if path in again}
+        errors = learn(self.classifier, some, self.workers)
         self._recover()
         for path, error in errors.items():
             self.output.unreadable(path, error)
         if said:
             self._save()  # which makes sure that they are learnt once
-        for path in filter(lambda path: path not in errors, said):
-            self.output.correct(path, said[path], first)
-        asked = (path for path in paths if path is None or str(path) not in errors)
-        left = (path for path in asked if path is None or self.output.is_new(path))
+        for path, label in said.items():
+            if path not in errors:
+                self.output.correct(path, label, first)
+        new = (path for path in paths if str(path) not in errors)
+        left = (path for path in new if path is None or self.output.is_new(path))
         try:
-            for some in ([path] for path in left) if live else [left]:
-                if some == [None]:
+            for part in ([path] for path in left) if live else [left]:
+                if part == [None]:
                     self._save()
                     continue
-                for name, _, features in self._encoded(some):
+                for name, _, features in self._encoded(part):
                     self._decide(name, features)
                     if self.output.counts["answered"] % self.save_every == 0:
                         self._save()

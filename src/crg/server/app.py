@@ -6,7 +6,6 @@ Access is by token, cookie, Host and Origin; every answer has the headers that p
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import hmac
 import ipaddress
@@ -193,7 +192,6 @@ def check_address(host: str, token: str | None) -> None:
                          "or listen on 127.0.0.1.")  # fmt: skip
 
 
-@functools.lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Whether a name or address means this machine."""
     if host.lower().rstrip(".") == "localhost":

@@ -1,9 +1,9 @@
 """Events: a session learns them, and the log keeps them, in SQLite, synced at every commit.
 
-The same events give the same bits, live or replayed.
-One transaction writes an event with the features of its image, its answer and the idempotency key
-of its request. So the log holds a prefix of all events, with every event that was answered. An
-event carries a checksum of itself and of the one before it; the first follows its session's.
+The same events give the same bits, live or replayed. One transaction writes an event with the
+features of its image, its answer and the idempotency key of its request: the log holds a prefix of
+all events, with every one that was answered. An event carries a checksum of itself and of the one
+before it; the first follows its session's.
 """
 
 from __future__ import annotations
@@ -240,15 +240,13 @@ class Log:
             raise InputError(f"{self._path} was written by another version of crg: "
                              "choose another folder with --data.")  # fmt: skip
         [found] = self._writer.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
-        sound = "SELECT typeof(seconds) = 'real' AND seconds BETWEEN 0 AND 1e10 FROM clock"
-        if self._writer.execute(sound).fetchall() != [(1,)]:
-            raise sqlite3.DatabaseError("its clock is damaged")
+        sound = "SELECT 1 FROM clock WHERE typeof(seconds) = 'real' AND seconds BETWEEN 0 AND 1e10"
+        if found != "ok" or self._writer.execute(sound).fetchone() is None:
+            raise sqlite3.DatabaseError("its clock is damaged" if found == "ok" else found)
 
     def _vectors(self, content: bytes | None) -> Vectors | None:
-        array = None if content is None else np.frombuffer(content, "<f4").astype(np.float32)
-        return None if array is None else array.reshape(-1, self._width)
+        array = np.frombuffer(content or b"", "<f4").astype(np.float32).reshape(-1, self._width)
+        return None if content is None else array
 
 
 @dataclass
@@ -394,8 +392,7 @@ def _columns(number: int, event: Event) -> list[Any]:
     detail = event.detail
     label = NONE_OF_THESE if detail.get("none_of_these") else detail.get("label")
     kept = [detail.get("step"), label, detail.get("probability"), detail.get("changed")]
-    head = [number, event.seq, event.kind, detail["at"], *kept]
-    return [*head, event.text, event.digest]
+    return [number, event.seq, event.kind, detail["at"], *kept, event.text, event.digest]
 
 
 def _content(vectors: Vectors | None) -> bytes | None:

@@ -186,9 +186,9 @@ class ProblemError(Exception):
 
     def __init__(self, status: int, detail: str, **more: Any) -> None:
         super().__init__(detail)
-        is_long = len(detail) > 2 * _SHOWN  # because of a value that was sent
-        self.detail = f"{detail[:_SHOWN]}...{detail[-_SHOWN:]}" if is_long else detail
-        self.status, self.more = status, more
+        if len(detail) > 2 * _SHOWN:  # because of a value that was sent
+            detail = f"{detail[:_SHOWN]}...{detail[-_SHOWN:]}"
+        self.status, self.detail, self.more = status, detail, more
 
     def response(self, headers: Mapping[str, str] | None = None) -> Response:
         """The problem document."""

@@ -173,8 +173,9 @@ class Service:
         # By watched session a flag for each watcher, set where there is news.
         self.flags: WeakValueDictionary[str, set[asyncio.Event]] = WeakValueDictionary()
         self.bytes = Budget(config.max_queue_bytes, f"Too many bytes are waiting: {WAIT}")
-        open_streams = "Too many streams of events are open: close one or wait."
-        self.watchers = Budget(config.max_watchers, open_streams)
+        self.watchers = Budget(
+            config.max_watchers, "Too many streams of events: close one or wait."
+        )
         self.texts = asyncio.Lock()  # the text encoder is used once at a time
         self.ready = False
         self._live: OrderedDict[str, Session] = OrderedDict()  # in memory, last used last
