@@ -60,6 +60,8 @@ def test_the_page_fits(browser: Chrome, size: tuple[int, int]) -> None:
     assert run("return document.querySelectorAll('.panel > svg').length") >= 8
     assert run(TOO_WIDE) == 0 and run(OUTSIDE) == []
     assert run(LETTERS) >= 9
+    titles = run("return [...document.querySelectorAll('caption > *')].map(e => e.offsetWidth)")
+    assert titles and max(titles) < size[0]
     boxes = "[...document.querySelectorAll('.scroll')]"
     scrolls = run(f"return {boxes}.some(box => box.scrollWidth > box.clientWidth + 1)")
     assert scrolls or size == SIZES["wide"]
