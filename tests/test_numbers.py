@@ -90,10 +90,9 @@ def _named(text: str, names: set[str]) -> set[str]:
 
 def _about(text: str, rows: list[Row]) -> list[Row]:
     """The lines about the datasets and methods that a text names; about all if it names none."""
-    datasets, methods = _named(text, DATASETS), _named(text, METHODS)
-    rows = [row for row in rows if not methods or row["method"] in methods]
-    return [row for row in rows
-            if not datasets or row["dataset"].partition(", names of")[0] in datasets]  # fmt: skip
+    datasets, methods = _named(text, DATASETS) or DATASETS, _named(text, METHODS) or METHODS
+    return [row for row in rows if row["method"] in methods
+            and row["dataset"].partition(", names of")[0] in datasets]  # fmt: skip
 
 
 def _tables(text: str) -> Iterator[tuple[list[str], list[str], list[list[str]]]]:
@@ -119,8 +118,7 @@ def wrong_numbers(text: str, has_all: bool) -> list[str]:
     for part in re.split(r"\n\n|\n(?=\d\. |- |\|)", prose):
         about = _about(part, quoted)
         numbers = set(NUMBER.findall(CODE.sub(" ", part))) - UNMEASURED
-        start = " ".join(part.split())[:60]
-        wrong += [f"{start}...: {n}" for n in numbers if not _is_stored(n, about, said)]
+        wrong += [f"{part[:60]!r}: {n}" for n in numbers if not _is_stored(n, about, said)]
     return wrong
 
 
