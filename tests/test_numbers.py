@@ -117,8 +117,8 @@ def wrong_numbers(text: str, has_all: bool) -> list[str]:
     prose = re.sub(rf"{MARK.pattern}.*?\n(?=\n|$)", "", text, flags=re.DOTALL)
     for part in re.split(r"\n\n|\n(?=\d\. |- |\|)", prose):
         about = _about(part, quoted)
-        numbers = set(NUMBER.findall(CODE.sub(" ", part))) - UNMEASURED
-        wrong += [f"{part[:60]!r}: {n}" for n in numbers if not _is_stored(n, about, said)]
+        found = set(NUMBER.findall(CODE.sub(" ", part))) - UNMEASURED
+        wrong += [f"{part[:60]!r}: {n}" for n in found if not _is_stored(n, about, said)]
     return wrong
 
 
