@@ -23,6 +23,8 @@ ABOUT = ("experiment", "dataset", "setting", "method")
 OUR_FILES = {"oxfordpets": "pets_b16", "caltech101": "caltech_b16", "eurosat": "eurosat_b16"}
 OUR_NAMES = {"zero_shot_one_prompt": "zero_shot", "freetta": "freetta, simple form"}
 FIGURE = re.compile(r"-?[\d.]+(e-\d+)?")  # a number in a CSV file
+QUOTED = ("cross", "robust", "many", "cold")  # experiments that documents elsewhere quote
+SAID = ["accuracy", "accuracy_std", "gain", "ece", "accuracy_at_90", "first_50"]
 UNMEASURED = {"3.11", "2.0", "0.9"}  # Python, a licence, and the level of sets
 
 Row = dict[str, str]
@@ -63,14 +65,11 @@ DATASETS, METHODS = ({row[name] for row in ROWS} for name in ("dataset", "method
 def _is_stored(number: str, rows: list[Row], columns: list[str]) -> bool:
     """Whether a figure of these lines, as it is or in %, rounds to the number."""
     wanted, tolerance = abs(float(number)), 0.5001 * 10 ** -len(number.partition(".")[2])
-    for row in rows:
-        for name, text in row.items():
-            is_figure = name not in ABOUT and (not columns or name in columns)
-            if is_figure and FIGURE.fullmatch(text or ""):
-                value = abs(float(text))
-                if min(abs(value - wanted), abs(100 * value - wanted)) <= tolerance:
-                    return True
-    return False
+    texts = [
+        row[name] or "" for row in rows for name in columns or {*row} - {*ABOUT} if name in row
+    ]
+    values = [abs(float(text)) for text in texts if FIGURE.fullmatch(text)]
+    return any(min(abs(v - wanted), abs(100 * v - wanted)) <= tolerance for v in values)
 
 
 def _named(text: str, names: set[str]) -> set[str]:
@@ -91,13 +90,9 @@ def _named(text: str, names: set[str]) -> set[str]:
 
 def _about(text: str, rows: list[Row]) -> list[Row]:
     """The lines about the datasets and methods that a text names; about all if it names none."""
-    datasets, methods = _named(text, DATASETS), _named(text, METHODS)
-    return [
-        row
-        for row in rows
-        if (not datasets or row["dataset"].partition(", names of")[0] in datasets)
-        and (not methods or row["method"] in methods)
-    ]
+    datasets, methods = _named(text, DATASETS) or DATASETS, _named(text, METHODS) or METHODS
+    return [row for row in rows if row["method"] in methods
+            and row["dataset"].partition(", names of")[0] in datasets]  # fmt: skip
 
 
 def _tables(text: str) -> Iterator[tuple[list[str], list[str], list[list[str]]]]:
@@ -108,9 +103,10 @@ def _tables(text: str) -> Iterator[tuple[list[str], list[str], list[list[str]]]]
         yield mark["experiments"].split(), mark["columns"].split(), [cells[0], *cells[2:]]
 
 
-def wrong_numbers(text: str) -> list[str]:
+def wrong_numbers(text: str, has_all: bool) -> list[str]:
     """The numbers of a document that no stored figure rounds to, with where they stand."""
-    wrong = []
+    wrong, said = [], [] if has_all else SAID
+    quoted = [row for row in ROWS if has_all or row["experiment"].startswith(QUOTED)]
     for experiments, columns, (heading, *lines) in _tables(text):
         rows = [row for row in ROWS if row["experiment"] in experiments]
         for line in lines:
@@ -120,23 +116,20 @@ def wrong_numbers(text: str) -> list[str]:
                 wrong += [f"{line[0]}, {title}: {number}" for number in numbers]
     prose = re.sub(rf"{MARK.pattern}.*?\n(?=\n|$)", "", text, flags=re.DOTALL)
     for part in re.split(r"\n\n|\n(?=\d\. |- |\|)", prose):
-        about = _about(part, ROWS)
-        for number in set(NUMBER.findall(CODE.sub(" ", part))) - UNMEASURED:
-            if not _is_stored(number, about, []):
-                wrong.append(f"{' '.join(part.split())[:60]}...: {number}")
+        about = _about(part, quoted)
+        found = set(NUMBER.findall(CODE.sub(" ", part))) - UNMEASURED
+        wrong += [f"{part[:60]!r}: {n}" for n in found if not _is_stored(n, about, said)]
     return wrong
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_numbers_are_those_of_the_archived_results(document: Path) -> None:
     """Tables agree cell by cell, sentences with what they name; other numbers would be found."""
-    text = document.read_text(encoding="utf-8")
-    assert wrong_numbers(text) == []
+    text, own = document.read_text(encoding="utf-8"), document.parent == RESULTS
+    assert wrong_numbers(text, own) == []
     cells = " ".join(str(table) for _, _, table in _tables(text))
-    changed = re.sub(
-        NUMBER, lambda n: f"{float(n[0]) + 1.37:.{len(n[0].partition('.')[2])}f}", text
-    )
-    assert len(wrong_numbers(changed)) > 0.5 * len(NUMBER.findall(cells))
+    changed = NUMBER.sub(lambda n: f"{float(n[0]) + 1.37:.{len(n[0].partition('.')[2])}f}", text)
+    assert len(wrong_numbers(changed, own)) > 0.5 * len(NUMBER.findall(cells if own else text))
 
 
 def test_counts_of_streams_are_those_of_the_archived_results() -> None:

@@ -27,8 +27,8 @@ return [...document.querySelectorAll('.panel > svg')].flatMap(svg => {
 });
 """
 TOO_WIDE = """
-return [...document.querySelectorAll('svg')].filter(svg =>
-  svg.getBoundingClientRect().right > innerWidth).length;
+return [...document.querySelectorAll('svg, caption > span')].filter(each =>
+  each.getBoundingClientRect().right > innerWidth).length;
 """
 LETTERS = """
 return Math.min(...[...document.querySelectorAll('.panel > svg')].map(svg =>

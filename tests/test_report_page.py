@@ -21,7 +21,7 @@ from crg.methods.registry import get_method, list_methods
 from crg.metrics import Interval
 from crg.report import layout, page, tables
 from crg.report.contrasts import Spread, judged, tally
-from crg.report.figures import figure_of, save_pdf, styles_of
+from crg.report.figures import figure_of, overview, save_pdf, styles_of
 from crg.report.tables import Column, Table, to_latex, to_markdown
 from crg.results.schema import Setting, Source, Variant
 from crg.types import InputError
@@ -146,6 +146,17 @@ def test_one_panel_shows_a_dataset_with_two_sets_of_names(tmp_path: Path) -> Non
     assert name == table.title == "pets; names of 2 files (simulated text)"
     assert [mark.place for mark in figure.marks] == ["own names", "all names"]
     assert [column.title for column in table.columns][1:3] == ["own names", "all names"]
+    assert "<b>1</b> dataset<" in page.render([experiment])
+
+
+def test_the_overview_ranks_methods_as_the_headline_does(tmp_path: Path) -> None:
+    """By their mean on feature files, whatever they gain on rendered shapes."""
+    book = Book([A, Variant("dpe", "dpe")], sources=ALL[0].outline.sources[:2])
+    for label, place, n in (("a", 0, 190), ("a", 1, 120), ("dpe", 0, 100), ("dpe", 1, 130)):
+        book.add(label, share(n), share(100), source=place)
+    found = overview([book.read(tmp_path)])
+    titles = list(dict.fromkeys(mark.panel for mark in found.marks)) if found else []
+    assert titles == ["dpe: mean +15.00", "tda: mean +10.00"]
 
 
 def test_settings_of_one_label_are_told_apart(tmp_path: Path) -> None:
