@@ -116,7 +116,7 @@ def test_no_data_at_all_is_reported(words: tuple[str, ...]) -> None:
     done = _bench(SMALL, *words)
     assert done.exit_code == 2
     assert "No data was found: name feature files, stores or folders" in done.stderr
-    assert ("there is nothing in nothing" in done.stderr) == ("--data" in words)
+    assert ("nothing holds no feature file" in done.stderr) == ("--data" in words)
 
 
 def test_a_folder_may_hold_what_cannot_be_used() -> None:
