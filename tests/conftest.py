@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 # The arrays of the tests are small: threads of two libraries would only fight over them.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -53,6 +54,13 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
         with FileLock(tmp_path_factory.getbasetemp().with_name("kernels.lock")):
             for task in map(make_task, ("float64", "float32")):
                 run(create("crg", task), make_stream(task, 20, 8))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the test, as working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from crg.bench.run import EngineOptions, append_new, run_specs
-from crg.cli import main
 from crg.results import ledger
 from crg.results.schema import Outline
 from made_experiments import FILES, ROWS, lines_of, planned, save_experiment
 from made_files import save_plugin, save_raw, save_stream
+from processes import called
 
 SMALL = f"orders = 1\n[[row]]\nmethod = 'tda'\n{FILES}"
 TWO_ORDERS = f"orders = 2\n{ROWS}\n{FILES}"
@@ -21,17 +21,16 @@ RESULTS = Path("results", "small.jsonl")
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def stream(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results go to a folder of the test, in which there is a stream."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CRG_DATA", raising=False)
     save_stream(Path("a.npz"))
     RESULTS.parent.mkdir()
 
 
-def _bench(text: str, *words: str, before: tuple[str, ...] = ()) -> Result:
+def _bench(text: str, *words: str, before: tuple[str, ...] = (), code: int = 0) -> Result:
     file = save_experiment(Path(), text)
-    return CliRunner().invoke(main, [*before, "bench", str(file), "--workers", "1", *words])
+    return called(*before, "bench", str(file), "--workers", "1", *words, code=code)
 
 
 def _finish(folder: Path, text: str = TWO_ORDERS) -> int:
@@ -66,8 +65,7 @@ def test_a_failed_run_is_a_line_and_is_tried_again(body: str, why: str) -> None:
     plugin = save_plugin(Path(), body)
     text = f"orders = 1\n[[row]]\nmethod = 'constant'\n[[row]]\nmethod = 'tda'\n{FILES}"
     for expected in (1, 2):
-        done = _bench(text, "--data", "a.npz", before=("--plugin", str(plugin)))
-        assert done.exit_code == 1, done.output
+        done = _bench(text, "--data", "a.npz", before=("--plugin", str(plugin)), code=1)
         assert done.stderr.rstrip().endswith("1 run failed: the same command tries it again.")
         failures = [line for line in lines_of(RESULTS) if line.get("kind") == "failure"]
         assert len(failures) == expected and why in failures[0]["reason"]
@@ -82,7 +80,6 @@ def test_an_experiment_from_end_to_end() -> None:
     text += '[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n'
     assert "At most 18 runs." in _bench(text, "--list").output and not Path("build").exists()
     done = _bench(text, "--workers", "2", "--quick")
-    assert done.exit_code == 0, done.output
     assert "shapes:night, then fog" in done.output and "crg encode dtd" in done.output
     lines = lines_of(Path("results", "small-quick.jsonl"))
     kinds = [line.get("kind", "run") for line in lines]
@@ -90,18 +87,16 @@ def test_an_experiment_from_end_to_end() -> None:
     assert {len(line["metrics"]["right_in_order"]) for line in lines[1:19]} == {10, 20}
     answers = lines[-1]["images"][0]["answers"]
     assert set(answers) == {"zero_shot", "tda", "crg"} and len(set(answers.values())) > 1
-    again = _bench(text, "--quick")  # nothing is run or written again
-    assert again.exit_code == 0 and lines_of(Path("results", "small-quick.jsonl")) == lines
+    _bench(text, "--quick")  # nothing is run or written again
+    assert lines_of(Path("results", "small-quick.jsonl")) == lines
 
 
 def test_a_method_joins_a_finished_experiment() -> None:
     """It is run alone, stands beside what was measured before, and no other run is done again."""
-    subset = _bench(TWO_ORDERS, "--data", "a.npz", "--methods", "tda")
-    assert subset.exit_code == 0 and "crg" not in subset.stdout, subset.output
+    assert "crg" not in _bench(TWO_ORDERS, "--data", "a.npz", "--methods", "tda").stdout
     assert len(ledger.read(RESULTS).runs) == 4
     new = ("--methods", "constant,one=constant:answer=1", "--plugin", str(save_plugin(Path())))
-    joined = _bench(TWO_ORDERS, "--data", "a.npz", *new)
-    assert joined.exit_code == 0, joined.output
+    _bench(TWO_ORDERS, "--data", "a.npz", *new)
     known = ledger.read(RESULTS)
     outline = [each for each in known.entries.values() if isinstance(each, Outline)][-1]
     assert [row.label for row in outline.rows] == ["zero_shot", "tda", "constant", "one"]
@@ -113,10 +108,9 @@ def test_a_method_joins_a_finished_experiment() -> None:
 def test_no_data_at_all_is_reported(words: tuple[str, ...]) -> None:
     """Without data, or with an empty folder, the remedy is --data."""
     Path("nothing").mkdir()
-    done = _bench(SMALL, *words)
-    assert done.exit_code == 2
-    assert "No data was found: name feature files, stores or folders" in done.stderr
-    assert ("nothing holds no feature file" in done.stderr) == ("--data" in words)
+    said = _bench(SMALL, *words, code=2).stderr
+    assert "No data was found: name feature files, stores or folders" in said
+    assert ("nothing holds no feature file" in said) == ("--data" in words)
 
 
 def test_a_folder_may_hold_what_cannot_be_used() -> None:
@@ -126,13 +120,12 @@ def test_a_folder_may_hold_what_cannot_be_used() -> None:
     Path("data/empty.npz").touch()
     save_raw(Path("data/bad.npz"), image_features=np.full((12, 8), np.nan))
     done = _bench(SMALL, "--data", "data")
-    assert done.exit_code == 0, done.output
     assert "Note: data/empty.npz is empty" in done.stderr
     assert "Note: data/bad.npz: " in done.stderr and "bad: data/bad.npz: " in done.stdout
     chosen = _bench(SMALL, "--data", "data", "--only", "GOOD", "--results", "other.jsonl")
-    assert chosen.exit_code == 0 and "bad" not in chosen.output and "empty" not in chosen.output
-    refused = _bench(SMALL, "--data", "data/bad.npz", "--data", "data/good.npz")
-    assert refused.exit_code == 2 and "data/bad.npz: " in refused.stderr
+    assert "bad" not in chosen.output and "empty" not in chosen.output
+    refused = _bench(SMALL, "--data", "data/bad.npz", "--data", "data/good.npz", code=2)
+    assert "data/bad.npz: " in refused.stderr
 
 
 def test_damaged_lines_are_reported_and_run_again() -> None:
@@ -142,8 +135,7 @@ def test_damaged_lines_are_reported_and_run_again() -> None:
     RESULTS.write_text(RESULTS.read_text()[:-100])
     again = _bench(SMALL, "--data", "a.npz")
     assert f"Line 3 of {RESULTS} was left out: it is truncated" in again.stderr
-    assert again.exit_code == 0 and again.stdout == whole.stdout
-    assert "1 of 1 runs" in again.stderr
+    assert again.stdout == whole.stdout and "1 of 1 runs" in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -157,6 +149,5 @@ def test_damaged_lines_are_reported_and_run_again() -> None:
 )
 def test_options_that_cannot_be_used_are_one_sentence(words: tuple[str, str], said: str) -> None:
     """The option of crg bench that helps is the remedy, and no other option."""
-    done = _bench(f"{ROWS}[[data]]\nshapes = ['night']\nimages = 32\n", *words)
-    assert done.exit_code == 2 and done.stderr.count("\n") <= 2, done.output
-    assert done.stderr.rstrip().endswith(said)
+    done = _bench(f"{ROWS}[[data]]\nshapes = ['night']\nimages = 32\n", *words, code=2)
+    assert done.stderr.count("\n") <= 2 and done.stderr.rstrip().endswith(said), done.output

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from msgspec.structs import replace
 
 from crg.bench.design import DataDesign
 from crg.bench.rerun import find_run
 from crg.bench.sources import render_store, shape_names, shapes_in
-from crg.cli import main
 from crg.results import ledger
 from crg.results.schema import Result as Run
 from crg.results.schema import encode
@@ -25,6 +24,7 @@ from documents import ROOT
 from keep_results import archive_file
 from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
+from processes import called
 
 EXPERIMENT = f"""orders = 1
 row = [{{ method = "crg", options = {{ queue_size = 3 }} }}, {{ method = "gda" }}]
@@ -38,18 +38,13 @@ data = [{ shapes = ["night", "clean"], images = 32, views = 2, shots = 1 }]
 """
 
 
-def _crg(*words: str) -> Result:
-    return CliRunner().invoke(main, words)
-
-
-def _rerun(line: str, *words: str) -> Result:
-    return _crg("bench", "--rerun", line, *words)
+def _rerun(line: str, *words: str, code: int = 0) -> Result:
+    return called("bench", "--rerun", line, *words, code=code)
 
 
 def _measure(folder: Path, text: str, *words: str) -> Path:
     """The results of an experiment that is run in the current folder."""
-    done = _crg("bench", str(save_experiment(folder, text)), *words, "--workers", "1")
-    assert done.exit_code == 0, done.output
+    called("bench", str(save_experiment(folder, text)), *words, "--workers", "1")
     return Path("results", "small.jsonl")
 
 
@@ -68,12 +63,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def made(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def made(finished: Path, here: Path) -> Path:
     """The results of the experiment, in a copy of its folder."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    path = tmp_path / "results" / "small.jsonl"
-    path.write_text(path.read_text().replace(str(finished), str(tmp_path)))
-    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished, here, dirs_exist_ok=True)
+    path = here / "results" / "small.jsonl"
+    path.write_text(path.read_text().replace(str(finished), str(here)))
     return path
 
 
@@ -95,7 +89,6 @@ def test_every_kind_of_run_is_the_same_again(made: Path) -> None:
     assert len(runs) == 15
     for number in runs[2::4]:
         done = _rerun(f"{made}:{number}")
-        assert done.exit_code == 0, done.output
     assert "Everything was measured again as it was" in done.output
 
 
@@ -113,9 +106,8 @@ def test_what_is_no_run_is_refused(made: Path) -> None:
         (_edited(made, lambda line: line.pop("metrics")), "`metrics`"),
         (_edited(made, lambda line: line.pop("data")), "`data`"),
     ):
-        refused = _rerun(line)
-        assert refused.exit_code == 2 and said in refused.output, refused.output
-    assert "No experiment is named" in _crg("bench").output
+        assert said in _rerun(line, code=2).output
+    assert "No experiment is named" in called("bench", code=2).output
 
 
 def test_other_numbers_and_surroundings_are_reported(
@@ -131,8 +123,8 @@ def test_other_numbers_and_surroundings_are_reported(
         line["versions"]["numpy"], line["machine"]["host"], line["code"] = "0.1", "far", "other"
         del line["machine"]["blas"]  # what was not recorded is no note
 
-    done = _rerun(_edited(made, edit))
-    assert done.exit_code == 1 and "blas" not in done.output
+    done = _rerun(_edited(made, edit), code=1)
+    assert "blas" not in done.output
     for said in ("numpy was 0.1", "numba was 0.1 and is not installed.", "host was far and is",
                  " has changed.", "(-0.01).", "Not the same: accuracy was",
                  "Not the same: zero_shot: nll was 1.0"):  # fmt: skip
@@ -143,26 +135,21 @@ def test_changed_and_lost_data_are_refused(made: Path) -> None:
     """A file that is not what it was, first or further one, and one that is gone."""
     sequence = 1 + next(k for k, line in enumerate(lines_of(made)) if line.get("then"))
     save_stream(Path("two.npz"))
-    refused = _rerun(f"{made}:{sequence}")
-    assert refused.exit_code == 2 and "has changed since the run" in refused.output
+    assert "has changed since the run" in _rerun(f"{made}:{sequence}", code=2).output
     Path("one.npz").unlink()
-    refused = _rerun(f"{made}:{sequence}")
-    assert refused.exit_code == 2 and "one.npz is not there: name the folder" in refused.output
+    said = "one.npz is not there: name the folder"
+    assert said in _rerun(f"{made}:{sequence}", code=2).output
 
 
-def test_a_line_loads_no_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_loads_no_plug_in(here: Path) -> None:
     """A results file may come from a stranger: the user must name its plug-in."""
-    monkeypatch.chdir(tmp_path)
-    plugin = ("--plugin", str(save_plugin(tmp_path)))
-    words = ("compare", str(save_stream(tmp_path / "a.npz")), "--methods", "constant:answer=2")
-    ran = _crg(*plugin, *words, "--orders", "1")
-    assert ran.exit_code == 0, ran.output
+    plugin = ("--plugin", str(save_plugin(here)))
+    words = ("compare", str(save_stream(here / "a.npz")), "--methods", "constant:answer=2")
+    called(*plugin, *words, "--orders", "1")
     lines = lines_of(Path("crg-results.jsonl"))
     number = 1 + next(k for k, each in enumerate(lines) if each.get("method") == "constant")
-    refused = _rerun(f"crg-results.jsonl:{number}")
-    assert refused.exit_code == 2 and "--plugin if you trust it" in refused.output
-    done = _rerun(f"crg-results.jsonl:{number}", *plugin)
-    assert done.exit_code == 0 and "constant, seed 0" in done.output
+    assert "--plugin if you trust it" in _rerun(f"crg-results.jsonl:{number}", code=2).output
+    assert "constant, seed 0" in _rerun(f"crg-results.jsonl:{number}", *plugin).output
 
 
 def test_archived_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path) -> None:
@@ -176,16 +163,13 @@ def test_archived_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path)
         (tmp_path / name).rename(far / name)
     runs = _numbers(made)
     for number in runs[::9]:
-        done = _rerun(f"{short}:{number}", "--data", str(far))
-        assert done.exit_code == 0, done.output
-        assert "4 of 4 values." in done.output
-    refused = _rerun(f"{short}:{runs[0]}")
-    assert refused.exit_code == 2 and "--data" in refused.output
+        assert "4 of 4 values." in _rerun(f"{short}:{number}", "--data", str(far)).output
+    assert "--data" in _rerun(f"{short}:{runs[0]}", code=2).output
     entry = ledger.read(short).entries[runs[0]]
     assert isinstance(entry, Run)
     Path("edited.jsonl").write_bytes(encode(replace(entry, digest="0")))
-    done = _rerun("edited.jsonl:1", "--data", str(far))
-    assert done.exit_code == 1 and "Not the same: digest" in done.output
+    done = _rerun("edited.jsonl:1", "--data", str(far), code=1)
+    assert "Not the same: digest" in done.output
 
 
 @pytest.mark.parametrize("shift", ["clean", "night", "recoloured"])
@@ -210,22 +194,20 @@ def test_other_names_are_no_shapes(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_lost_shapes_are_rendered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_shapes_are_rendered_again(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams and labelled images come back with the same bits; others are refused."""
-    monkeypatch.chdir(tmp_path)
-    archive_file(_measure(tmp_path, SHAPES), Path("short.jsonl.gz"))
+    archive_file(_measure(here, SHAPES), Path("short.jsonl.gz"))
     shutil.rmtree("build")
     entries = ledger.read("short.jsonl.gz").entries.items()
     number = next(n for n, run in entries if isinstance(run, Run) and run.method == "gda")
     done = _rerun(f"short.jsonl.gz:{number}")
-    assert done.exit_code == 0, done.output
     for name in ("night-3-32x2", "clean-32x2", "night-3-labelled-1"):
         said = f"Note: {name} is not there and is rendered again into {Path('build', 'bench')}."
         assert said in done.stderr and Path("build", "bench", name).is_dir()
     assert "Everything was measured again as it was" in done.stdout
     monkeypatch.setattr("crg.bench.sources.STREAM_SEED", 22)
-    refused = _rerun(f"short.jsonl.gz:{number}", "--folder", "other")
-    assert refused.exit_code == 2 and Path("other", "clean-32x2").is_dir()
+    refused = _rerun(f"short.jsonl.gz:{number}", "--folder", "other", code=2)
+    assert Path("other", "clean-32x2").is_dir()
     assert "differs from what the run saw" in refused.stderr
 
 
