@@ -31,5 +31,5 @@ def wait_until(came_true: Callable[[], bool]) -> None:
 def called(*words: str, code: int = 0, **more: Any) -> Result:
     """A command that ends with this exit code, and what it said."""
     done = CliRunner().invoke(main, words, **more)
-    assert done.exit_code == code, done.output
+    assert done.exit_code == code, f"{done.output}{done.exception!r}"
     return done
