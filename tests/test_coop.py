@@ -18,7 +18,7 @@ from crg.parts import context
 from crg.parts.context import TrainingPlan, batches, learn_context, learning_rates, starting_context
 from crg.parts.prompting import prompt_features
 from crg.resources import FEW, TEXT_ENCODER, FewShot
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 torch = pytest.importorskip("torch")
 NAMES = ("red star.", "blue ring.", "green heart.")
@@ -114,24 +114,19 @@ def test_shots_limit_what_is_learnt_from() -> None:
 
 def test_what_does_not_fit_is_refused_before_any_work() -> None:
     """No labelled images, no words, another width and too long a context are refused at once."""
-    with refused_in_one_sentence("labelled images"):
-        crg.create("coop", check_task().with_resources({FEW: None}))
-    with refused_in_one_sentence("no words"):
-        crg.create("coop", check_task(), context_words=" ")
+    check_refused("labelled images", crg.create, "coop", check_task().with_resources({FEW: None}))
+    check_refused("no words", crg.create, "coop", check_task(), context_words=" ")
     narrow = make_task(width=8).with_resources(check_task().resources)
     few = FewShot(np.eye(2, 8), (0, 1))
-    with refused_in_one_sentence("width 16", "8 wide"):
-        crg.create("coop", narrow.with_resources({FEW: few}))
+    check_refused(("width 16", "8 wide"), crg.create, "coop", narrow.with_resources({FEW: few}))
     text, few = Mini().encode_texts(NAMES), FewShot(np.eye(3, Mini().width), (0, 1, 2))
     shapes = crg.Task(NAMES, text, 20.0, {FEW: few, TEXT_ENCODER: Mini().promptable()})
-    with refused_in_one_sentence("no room"):
-        crg.create("coop", shapes, context_length=24)
+    check_refused("no room", crg.create, "coop", shapes, context_length=24)
     task = check_task(n_classes=8)
     adapter = crg.create("coop", task, epochs=2)
     for k in range(5):  # which are all that have labelled images
         adapter.remove_class(f"class {k}")
-    with refused_in_one_sentence("labelled images"):
-        adapter.step(make_stream(task, 1)[0])
+    check_refused("labelled images", adapter.step, make_stream(task, 1)[0])
 
 
 def problem(n: int = 12) -> tuple[Callable[[Any], Any], Any, Any, list[int]]:
