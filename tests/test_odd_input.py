@@ -10,7 +10,7 @@ import pytest
 
 import crg
 from crg.checks.base import on_host
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 torch = pytest.importorskip("torch")
 
@@ -42,8 +42,7 @@ def test_features_that_are_no_numbers_are_refused(kind: str, library: str) -> No
     """Whatever the task is made of; the adapter stays as it was."""
     text = np.eye(2, 4, dtype="f4") if library == "numpy" else torch.eye(2, 4)
     adapter = crg.create("anchored", crg.Task(["a", "b"], text))
-    with refused_in_one_sentence():
-        adapter.step(FEATURES[kind]())
+    check_refused((), adapter.step, FEATURES[kind]())
     assert adapter.n_steps == 0
 
 
@@ -65,8 +64,7 @@ def test_other_arguments_are_refused() -> None:
         lambda: adapter.step_many(np.ones((2, 4)), (str(i) for i in range(2))),  # type: ignore[arg-type]
     ]
     for each in wrong:
-        with refused_in_one_sentence():
-            each()
+        check_refused((), each)
     assert adapter.n_steps == 0
 
 
