@@ -16,7 +16,7 @@ from crg.methods.options import build_config
 from crg.methods.registry import typed_options
 from crg.presets import presets_of, with_preset
 from crg.suggest import nearest
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ def test_numbers_at_their_limits_give_finite_answers(
     adapter = crg.create(method, task, **{name: limit})
     for views in dice.normal(size=(40, 3, 8)):
         assert np.isfinite(adapter.step(views).probs).all()
-    with refused_in_one_sentence(f"'{name}' is {beyond}"):
-        crg.create(method, task, **{name: beyond})
+    check_refused(f"'{name}' is {beyond}", crg.create, method, task, **{name: beyond})
 
 
 @pytest.mark.parametrize(
@@ -82,8 +81,7 @@ def test_values_are_read_as_the_fields_type(name: str, value: Any, kept: Any) ->
 )
 def test_bad_values_are_refused(name: str, value: Any, words: str) -> None:
     """A value that the field does not allow is refused in one sentence that names the option."""
-    with refused_in_one_sentence(name, words):
-        build_config("it", Config, {name: value})
+    check_refused((name, words), build_config, "it", Config, {name: value})
 
 
 def test_nearest_offers_what_comes_close() -> None:
@@ -118,7 +116,5 @@ def test_a_preset_sets_what_is_not_given() -> None:
     assert (adapter.config.beta, adapter.config.align) == (9.0, 0.2)
     options = typed_options("tda", {"preset": "published/eurosat"})
     assert options == {"positive_weight": 4.0, "positive_sharpness": 8.0}
-    with refused_in_one_sentence("published/dtd"):
-        crg.create("tda", TASK, preset="published/mnist")
-    with refused_in_one_sentence("none"):
-        crg.create("crg", TASK, preset="published/dtd")
+    check_refused("published/dtd", crg.create, "tda", TASK, preset="published/mnist")
+    check_refused("none", crg.create, "crg", TASK, preset="published/dtd")
