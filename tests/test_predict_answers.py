@@ -14,7 +14,7 @@ import pytest
 from crg.answer import COLUMNS
 from crg.predict.answers import AnswerFile, read_answers
 from crg.predict.lines import PrintedTable
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 LINE = {"path": 'a, "b"\nä.png', "label": "cat", "probability": 0.5, "zero_shot_label": "dog",
         "zero_shot_probability": 0.25, "changed": True, "step": 1}  # fmt: skip
@@ -67,11 +67,9 @@ class Full(io.StringIO):
 def test_a_full_disk_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence says that the lines before are kept, unless they went to a stream."""
     monkeypatch.setattr("sys.stdout", Full())
-    with refused_in_one_sentence("standard output", "make room"):
-        AnswerFile(None).add(LINE)
+    check_refused(("standard output", "make room"), AnswerFile(None).add, LINE)
     monkeypatch.setattr(AnswerFile, "_opened", lambda *_: Full())
-    with refused_in_one_sentence("No space left", "kept"):
-        write(path, LINE)
+    check_refused(("No space left", "kept"), write, path, LINE)
 
 
 @pytest.mark.parametrize("content", ["[]", "5", "{", "[" * 100_000])
@@ -80,8 +78,7 @@ def test_settings_that_are_damaged_are_refused(content: str, path: Path) -> None
     write(path, BROKEN)
     file = path.with_name("answers.jsonl.resume") / "settings.json"
     file.write_text(content)
-    with refused_in_one_sentence("settings.json is damaged"):
-        AnswerFile(path, True, {"views": 1})
+    check_refused("settings.json is damaged", AnswerFile, path, True, {"views": 1})
     assert file.read_text() == content
 
 
