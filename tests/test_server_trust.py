@@ -15,7 +15,7 @@ from crg.server.app import check_address, is_loopback
 from crg.server.limits import ServerConfig, read_config
 from documents import ROOT
 from made_files import claiming
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 from served import NAMES, client, png, refused, send, start
 
 TOKEN = "correct horse battery staple"
@@ -30,11 +30,9 @@ def test_other_addresses_need_a_token() -> None:
         check_address(host, None)
         assert is_loopback(host)
     for host in ("0.0.0.0", "::", "192.168.1.7", "example.org", "", "127.0.0.1.example.org"):
-        with refused_in_one_sentence("CRG_TOKEN"):
-            check_address(host, None)
+        check_refused("CRG_TOKEN", check_address, host, None)
         check_address(host, TOKEN)
-    with refused_in_one_sentence("at least 16"):
-        check_address("127.0.0.1", "short")
+    check_refused("at least 16", check_address, "127.0.0.1", "short")
 
 
 def test_with_a_token_nothing_is_answered_without_it_or_its_cookie(tmp_path: Path) -> None:
@@ -177,5 +175,4 @@ def test_a_config_sets_what_it_names(tmp_path: Path, text: str | None, word: str
     path.write_text("max_images = 3\nallow_hosts = ['crg.example.org']\n")
     assert read_config(path) == ServerConfig(max_images=3, allow_hosts=("crg.example.org",))
     path.unlink() if text is None else path.write_text(text)
-    with refused_in_one_sentence(word):
-        read_config(path)
+    check_refused(word, read_config, path)
