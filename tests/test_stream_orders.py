@@ -15,7 +15,7 @@ from crg.resources import FEW
 from crg.streams import ORDERS, Scenario, orders
 from crg.streams.orders import lay_out, shuffled
 from crg.types import Task
-from sentences import refused_in_one_sentence
+from sentences import check_refused, refused_in_one_sentence
 from synthetic import gaussian_stream
 
 LABELS = st.lists(st.integers(0, 5), min_size=1, max_size=80).map(np.array)
@@ -182,18 +182,14 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
     unlabelled = made(labels=None, domains=None)
     assert lay_out(unlabelled, Scenario(), 0).labels is None
     for order in ("by_class", "dirichlet", "imbalanced", "few_present", "out_of_distribution"):
-        with refused_in_one_sentence(order, "labels"):
-            lay_out(unlabelled, Scenario(order), 0)
-    with refused_in_one_sentence("several files"):
-        lay_out(unlabelled, Scenario("domains"), 0)
-    with refused_in_one_sentence("at least three"):
-        lay_out(made(n_classes=2), Scenario("out_of_distribution"), 0)
+        check_refused((order, "labels"), lay_out, unlabelled, Scenario(order), 0)
+    check_refused("several files", lay_out, unlabelled, Scenario("domains"), 0)
+    check_refused("at least three", lay_out, made(n_classes=2), Scenario("out_of_distribution"), 0)
     one_class = made()
     object.__setattr__(one_class, "labels", np.zeros_like(one_class.labels))
     with refused_in_one_sentence("two of them with images", "1 with images"):
         lay_out(one_class, Scenario("out_of_distribution"), 0)
-    with refused_in_one_sentence("seed"):
-        lay_out(made(), Scenario("by_class"), -1)
+    check_refused("seed", lay_out, made(), Scenario("by_class"), -1)
 
 
 @pytest.mark.parametrize(
@@ -207,5 +203,4 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
 )  # fmt: skip
 def test_a_scenario_that_is_none_is_refused(facts: dict[str, Any]) -> None:
     """Unknown orders, and strengths and shares out of range, are reported before any work."""
-    with refused_in_one_sentence():
-        Scenario(**facts)
+    check_refused((), Scenario, **facts)
