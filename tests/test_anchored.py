@@ -12,6 +12,7 @@ from anchored_oracle import AnchoredOracle
 from crg.evaluate import run
 from crg.features.files import Features
 from crg.parts.soft_counts import spread
+from sentences import check_refused
 from synthetic import clustered, unit
 
 TOLERANCE = {"float64": 1e-8, "float32": 1e-4}
@@ -121,10 +122,9 @@ def test_the_smallest_options_still_answer(extreme: dict[str, float]) -> None:
     for views in stream:
         answer = adapter.step(views)
         assert np.isfinite(answer.logits).all() and not answer.diagnostics.events
-    with pytest.raises(crg.InputError, match=r"'half_life' is 0\.04.*0 or at least 1"):
-        crg.create("anchored", adapter.task, half_life=0.04)
-    with pytest.raises(crg.InputError, match=r"'firmest' is 1e-300"):
-        crg.create("anchored", adapter.task, firmest=1e-300)
+    words = ("'half_life' is 0.04", "0 or at least 1")
+    check_refused(words, crg.create, "anchored", adapter.task, half_life=0.04)
+    check_refused("'firmest' is 1e-300", crg.create, "anchored", adapter.task, firmest=1e-300)
 
 
 def test_only_the_latest_images_are_remembered() -> None:
@@ -133,8 +133,7 @@ def test_only_the_latest_images_are_remembered() -> None:
     adapter = crg.create("anchored", crg.Task([str(k) for k in range(8)], text), memory=10)
     for views in stream:
         adapter.step(views)
-    with pytest.raises(crg.InputError, match=r"not remembered.*give its feature"):
-        adapter.correct(5, "3")
+    check_refused(("not remembered", "give its feature"), adapter.correct, 5, "3")
     method: Any = adapter._method
     before = method.seen.counts.copy()
     adapter.correct(stream[5, 0], "3", sample_id=5)
