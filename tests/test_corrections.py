@@ -61,10 +61,3 @@ def test_a_seeded_queue_that_loses_its_only_image_gets_its_seed_back() -> None:
     cache.forget("image", text)
     assert cache.counts.tolist() == [1, 1, 1] and cache.fill == 0.0
     assert cache.entries(0)[0].feature.tolist() == [1.0, 0.0, 0.0, 0.0]
-
-
-def test_an_unknown_image_is_refused_in_a_sentence() -> None:
-    """An image that the method has never seen, or has forgotten, has to be given itself."""
-    adapter, _ = fed("crg")
-    with pytest.raises(crg.InputError, match="'never seen' is not remembered"):
-        adapter.correct("never seen", "class 1")
