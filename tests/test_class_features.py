@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
 from crg import Classifier
-from crg.cli import main
 from crg.encoders.mini import Mini
 from crg.features.files import load_with_classes, read_features
 from crg.prompts import encode_classes
+from processes import called
 from sentences import check_refused
 from served import Process, refused, send
 
@@ -110,8 +109,7 @@ def test_commands_take_the_classes_of_the_file(file: Path, images: Path, tmp_pat
     out, store = tmp_path / "answers.jsonl", tmp_path / "store"
     for words in (["predict", images, "--model", "mini", "--out", out],
                   ["encode", tmp_path / "data", "--views", "1", "--out", store]):  # fmt: skip
-        done = CliRunner().invoke(main, [*map(str, words), "--text-features", str(file)])
-        assert done.exit_code == 0, done.output
+        called(*map(str, words), "--text-features", str(file))
     answers = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(answers) == 2 and {answer["label"] for answer in answers} <= set(NAMES)
     task = read_features(store).task
