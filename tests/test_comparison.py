@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from crg.cli import main
 from crg.evaluate import run
 from crg.features.files import read_features
 from crg.report.experiment import read_experiments
@@ -21,22 +19,20 @@ from crg.results import ledger
 from crg.results.schema import LABELLED_IMAGES, Variant
 from made_files import save_stream
 from made_results import Book, share
+from processes import called
 
 RESULTS = "crg-results.jsonl"
 
 
 @pytest.fixture
-def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stream(here: Path) -> Path:
     """A feature file in an empty working directory."""
-    monkeypatch.chdir(tmp_path)
     return save_stream(Path("a.npz"))
 
 
 def _compare(*words: str) -> dict[str, Any]:
     """What is on stdout, while a bar on stderr, which rich takes for a terminal, counts runs."""
-    terminal = CliRunner(env={"FORCE_COLOR": "1"})
-    done = terminal.invoke(main, ["compare", *words, "--workers", "1", "--json"])
-    assert done.exit_code == 0, done.output
+    done = called("compare", *words, "--workers", "1", "--json", env={"FORCE_COLOR": "1"})
     assert re.search(r"(\d+)/\1\b", done.stderr), done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -80,8 +76,8 @@ def test_all_commands_mark_the_same_method_best(tmp_path: Path) -> None:
 def test_compare_prints_what_the_report_shows(stream: Path) -> None:
     """What the command prints, of a method with labelled images too, is what a report reads."""
     save_stream(Path("few.npz"))
-    refused = CliRunner().invoke(main, ["compare", "a.npz", "--methods", "gda"])
-    assert refused.exit_code == 2 and not Path(RESULTS).exists()  # no run is begun
+    called("compare", "a.npz", "--methods", "gda", code=2)
+    assert not Path(RESULTS).exists()  # no run is begun
     found = _compare("a.npz", "--few", "few.npz", "--methods", "tda,gda", "--orders", "2")
     recorded = {run.few.path for run in ledger.read(RESULTS).runs.values() if run.few}
     assert {Path(path).name for path in recorded} == {"few.npz"}
