@@ -11,12 +11,11 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from crg.cli import main
 from crg.encoders import export as module
 from crg.encoders import load_encoder
 from crg.encoders.export import export, import_graph
+from processes import called
 from sentences import check_refused, refused_in_one_sentence
 from small_models import MODELS, check_alone_and_together, exported, open_clip, saved, some_pixels
 
@@ -64,11 +63,10 @@ def test_the_command_prints_how_well_they_agree(tmp_path: Path, monkeypatch: Any
     """The command prints the differences and the name to use, also as JSON."""
     out = tmp_path / "out"
     words = ["encoders", "export", saved("small-vit"), "--out", str(out)]
-    done = CliRunner().invoke(main, [*words, "--json"])
-    facts = json.loads(done.output)
+    facts = json.loads(called(*words, "--json").output)
     assert facts["name"] == f"onnx:{out}" and 0 < facts["image_difference"] < 1e-5
     monkeypatch.setattr(module, "export", lambda *_: facts)
-    shown = CliRunner().invoke(main, words).output
+    shown = called(*words).output
     assert "differ by at most" in shown and f"--model onnx:{out}" in shown
 
 
@@ -144,16 +142,14 @@ def test_a_graph_becomes_a_folder(graph: Path, tmp_path: Path, batch: int | None
     options = ["--mean", *map(str, about["mean"]), "--std", *map(str, about["std"])]
     out = tmp_path / "out"
     words = ["encoders", "import", str(given), "--out", str(out), "--size", "32", *options]
-    done = CliRunner().invoke(main, [*words, "--json"])
-    assert done.exit_code == 0, done.output
+    done = called(*words, "--json")
     facts = {"width": 24, "output": "features", "batch": batch, "int8": False}
     assert json.loads(done.output) == {"folder": str(out), "name": f"onnx:{out}", **facts}
     encoder, pixels = load_encoder(f"onnx:{out}"), some_pixels(5, 32)
     expected = load_encoder(f"onnx:{graph.parent}").encode_images(pixels)
     assert np.allclose(encoder.encode_images(pixels), expected, atol=1e-6)
     check_alone_and_together(encoder)
-    again = CliRunner().invoke(main, words)
-    assert again.exit_code == 2 and "exists already" in again.output
+    assert "exists already" in called(*words, code=2).output
 
 
 def test_the_refusal_says_what_is_wrong_with_this_graph(graph: Path, tmp_path: Path) -> None:
@@ -180,8 +176,7 @@ def test_the_refusal_says_what_is_wrong_with_this_graph(graph: Path, tmp_path: P
 def test_eight_bits_are_compared_with_float32(tmp_path: Path, monkeypatch: Any) -> None:
     """``export --int8`` writes smaller weights; features that differ too much are refused."""
     words = ["encoders", "export", saved("small-vit"), "--int8", "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == 0, done.output
+    called(*words)
     plain, small = exported("small-vit"), tmp_path / "out"
     sizes = [(folder / "image.onnx").stat().st_size for folder in (plain, small)]
     assert sizes[1] < 0.6 * sizes[0]
@@ -192,8 +187,7 @@ def test_eight_bits_are_compared_with_float32(tmp_path: Path, monkeypatch: Any) 
     spoil = Mock(side_effect=lambda file, *_, **__: file.write_bytes(other))
     monkeypatch.setattr("onnxruntime.quantization.quantize_dynamic", spoil)
     words[-1] = str(tmp_path / "other")
-    failed = CliRunner().invoke(main, words)
-    assert failed.exit_code == 2 and "does not work in 8 bits" in failed.output
+    assert "does not work in 8 bits" in called(*words, code=2).output
     assert not (tmp_path / "other").exists()
 
 
