@@ -11,14 +11,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
 import crg
-from crg.cli import main
 from crg.datasets.catalog import catalogue
 from crg.results.papers import AVERAGE, Reported, bundled_papers
 from crg.results.schema import Source, Variant
 from made_results import Book, share
+from processes import called
 
 DATA: dict[str, Any] = tomllib.loads(
     resources.files("crg.results").joinpath("papers.toml").read_text("utf-8")
@@ -164,6 +163,6 @@ def test_the_command_shows_them_beside_the_measured_accuracy(tmp_path: Path) -> 
         book.add(label, share(120), base=share(100))
         book.add(label, share(120), base=share(100), source=1)
     results, out = book.write(tmp_path / "results.jsonl"), tmp_path / "tables.md"
-    assert CliRunner().invoke(main, ["report", str(results), "--out", str(out)]).exit_code == 0
+    called("report", str(results), "--out", str(out))
     text = out.read_text("utf-8")
     assert "| 75.01* | -15.01 |" in text and "CRG paper: the CRG paper" in text
