@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from crg import metrics
-from crg.cli import main
 from crg.report.contrasts import AVERAGED
 from crg.report.experiment import read_experiments
 from crg.results import ledger, provenance
@@ -23,6 +21,7 @@ from crg.results.schema import LABELLED_IMAGES, Result, Source, Variant
 from crg.streams.orders import shuffled
 from made_files import save_stream
 from made_results import PLAIN, Book, measured, share
+from processes import called
 from sentences import check_refused
 
 A, B = Variant("a", "crg", {"x": 1}), Variant("b", "tda")
@@ -37,8 +36,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str
     folder = tmp_path_factory.mktemp("real")
     stream, path = save_stream(folder / "s.npz", n=60), folder / "real.jsonl"
     words = ["compare", str(stream), "--methods", "b=tda", "--results", str(path)]
-    done = CliRunner().invoke(main, [*words, "--workers", "1"])
-    assert done.exit_code == 0, done.output
+    called(*words, "--workers", "1")
     path.write_text('{"schema": 1, "key": "truncated\n' + path.read_text())
     return path, {(run.method, run.seed): run for run in ledger.read(path).runs.values()}
 
