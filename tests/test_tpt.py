@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import crg
 from crg.checks.base import furnished, make_stream
 from crg.checks.base import make_task as checked_task
-from crg.cli import main
 from crg.parts.prompting import prompt_features
 from crg.resources import TEXT_ENCODER
-from sentences import refused_in_one_sentence
+from processes import called
+from sentences import check_refused, refused_in_one_sentence
 
 torch = pytest.importorskip("torch")
 from oracle import entropy_of  # noqa: E402  (needs torch)
@@ -90,17 +89,15 @@ def test_what_is_missing_is_told_before_any_work(tmp_path: Path) -> None:
     """A lack of model, of words or of width is refused in one sentence, and nothing is run."""
     task = make_task()
     bare = crg.Task(CLASSES, task.text_features)
-    with refused_in_one_sentence("'tpt'", "open_clip"):
-        crg.create("tpt", bare)
-    with refused_in_one_sentence("no words"):
-        crg.create("tpt", task, context="")
+    check_refused(("'tpt'", "open_clip"), crg.create, "tpt", bare)
+    check_refused("no words", crg.create, "tpt", task, context="")
     with refused_in_one_sentence("width 16", "5 wide"):
         crg.create("tpt", crg.Task(CLASSES, np.eye(5), resources=task.resources))
     images = make_stream(task, 6)
     labelled = crg.Features(images, bare, np.zeros(len(images), dtype=int))
     crg.write_features(tmp_path / "x.npz", labelled)
-    refused = CliRunner().invoke(main, ["compare", str(tmp_path / "x.npz"), "--methods", "tpt"])
-    assert refused.exit_code == 2 and "needs a text encoder" in refused.stderr
+    refused = called("compare", str(tmp_path / "x.npz"), "--methods", "tpt", code=2)
+    assert "needs a text encoder" in refused.stderr
     with refused_in_one_sentence("'difftpt' needs views that a generator made", "--variations"):
         crg.create("difftpt", task)
 
