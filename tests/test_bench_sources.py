@@ -8,12 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from crg.bench.design import read_design
 from crg.bench.plan import Plan, plan
 from crg.bench.sources import discover, find_sources, pick
-from crg.cli import main
 from crg.datasets import drawn_indices, load_dataset
 from crg.datasets.catalog import catalogue, find_split, get_entry
 from crg.engine.worker import run_spec
@@ -24,6 +22,7 @@ from encoding_fakes import small_blocks as small_blocks
 from made_datasets import make_split_dataset, put_all, split_of
 from made_experiments import FILES, ROWS, save_experiment, save_store
 from made_files import save_raw, save_stream
+from processes import called
 from sentences import check_refused
 
 CATALOGUED = '[[data]]\ndatasets = ["dtd", "eurosat"]\nmodels = ["RN50"]\n'
@@ -71,7 +70,7 @@ def test_the_environment_names_data_where_the_command_does_not(
     monkeypatch.setenv("CRG_DATA", f"{a}{os.pathsep}{b}")
     words = ["bench", str(save_experiment(tmp_path)), "--list"]
     for given, paths in (([], [a, b]), (["--data", c], [c])):
-        listed = CliRunner().invoke(main, [*words, *given]).output
+        listed = called(*words, *given).output
         assert [line.split(": ")[1] for line in listed.splitlines() if "dataset" in line] == paths
 
 
@@ -256,8 +255,8 @@ def test_few_shot_rows_run_with_them(small_blocks: None, root: Path, tmp_path: P
     assert spec.few is not None and spec.few.path == str(train)
     assert run_spec(spec).metrics["n_scored"] == 8
     words = ["bench", str(save_experiment(tmp_path, f"{FEW_ROWS}{DTD}")), "--list"]
-    done = CliRunner().invoke(main, [*words, f"--data={test}", f"--data={train}"])
-    assert f"dtd, RN50: {test}, labelled images {train}\n" in done.output, done.output
+    shown = called(*words, f"--data={test}", f"--data={train}").output
+    assert f"dtd, RN50: {test}, labelled images {train}\n" in shown
 
 
 def test_the_reason_names_the_command(small_blocks: None, root: Path, tmp_path: Path) -> None:
