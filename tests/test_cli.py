@@ -9,48 +9,39 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 import crg
 from crg.bench.design import RowDesign, parse_methods
-from crg.cli import main
-from crg.methods import registry
 from crg.results import ledger as results
 from made_files import save_plugin, save_raw, save_stream
+from processes import called
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """A working directory with a feature file."""
-    monkeypatch.chdir(tmp_path)
-    save_stream(tmp_path / "a.npz")
-    return tmp_path
-
-
-def _crg(*words: str) -> Result:
-    return CliRunner().invoke(main, words)
+    save_stream(here / "a.npz")
+    return here
 
 
 def _json(*words: str) -> Any:
-    outcome = _crg(*words)
-    assert outcome.exit_code == 0, outcome.output
-    return json.loads(outcome.stdout)
+    return json.loads(called(*words).stdout)
 
 
 def test_methods_are_listed_with_their_options() -> None:
     """The list names every method, and one method shows defaults and meanings."""
-    assert _crg("--version").stdout == f"crg, version {crg.__version__}\n"
+    assert called("--version").stdout == f"crg, version {crg.__version__}\n"
     listed = _json("methods", "--json")["methods"]
     assert [each["name"] for each in listed] == crg.list_methods()
-    table = _crg("methods").stdout
+    table = called("methods").stdout
     assert all(name in table for name in crg.list_methods())
     options = {
         each["name"]: each for each in _json("methods", "tda", "--json")["methods"][0]["options"]
     }
     assert options["positive_size"]["default"] == 3
-    assert options["positive_size"]["help"] in _crg("methods", "tda").stdout
-    assert "predict_on" in _crg("methods", "zero_shot").stdout
-    assert "0 or at least 1, at most" in _crg("methods", "anchored").stdout  # its half_life
+    assert options["positive_size"]["help"] in called("methods", "tda").stdout
+    assert "predict_on" in called("methods", "zero_shot").stdout
+    assert "0 or at least 1, at most" in called("methods", "anchored").stdout  # its half_life
 
 
 def test_compare_takes_a_file_twice_and_equal_names(folder: Path) -> None:
@@ -58,7 +49,7 @@ def test_compare_takes_a_file_twice_and_equal_names(folder: Path) -> None:
     (folder / "b").mkdir()
     save_stream(folder / "b" / "a.npz", n=41)
     words = ["--methods", "zero_shot", "--orders", "1", "--workers", "1"]
-    shown = _crg("compare", "a.npz", "./a.npz", "b/a.npz", *words).stdout
+    shown = called("compare", "a.npz", "./a.npz", "b/a.npz", *words).stdout
     assert "a.npz: 40 images, 4 classes, 1 order" in shown
     assert "b/a.npz: 41 images" in shown and shown.count("images") == 2
 
@@ -82,11 +73,9 @@ def test_lists_of_methods_are_read(text: str, expected: list[tuple[Any, ...]]) -
 
 
 def test_plug_ins_work_wherever_a_method_does(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None
 ) -> None:
     """From the group, from a command, from the environment and from a module."""
-    crg.list_methods()
-    monkeypatch.setattr(registry, "_methods", dict(registry._methods))  # for this test alone
     plugin = save_plugin(folder).name
     words = ["compare", "a.npz", "--methods", "constant:answer=1", "--orders", "1"]
     first = _json("--plugin", plugin, *words, "--json")
@@ -145,8 +134,8 @@ def test_bad_input_is_refused_in_one_sentence(folder: Path, words: list[str], sa
     (folder / "table.csv").write_text("1")
     (folder / "broken.py").write_text("1 / 0")
     save_raw(folder / "bare.npz", labels=None)
-    outcome = _crg(*words)
-    assert outcome.exit_code == 2 and isinstance(outcome.exception, SystemExit)
+    outcome = called(*words, code=2)
+    assert isinstance(outcome.exception, SystemExit)
     last = outcome.stderr.strip().splitlines()[-1]
     assert last.startswith("Error: ") and last.endswith((".", "?")) and says in last
     assert outcome.stdout == "" and "Traceback" not in outcome.stderr
