@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from crg.checks import Verdict, answers, iter_checks
-from crg.cli import main
 from crg.cli import methods as command
 from crg.plugins import load_plugin
 from documents import ROOT, code_blocks
-from sentences import refused_in_one_sentence
+from processes import called
+from sentences import check_refused
 
 FAULTY = """
 from dataclasses import dataclass
@@ -43,22 +43,20 @@ STEP_LINE = 1 + next(n for n, line in enumerate(FAULTY.splitlines()) if "assert"
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_registry: None) -> Path:
+def place(here: Path, own_registry: None) -> Path:
     """A working directory, and a registry that forgets what the test registers."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return here
 
 
-def check(*words: str) -> Result:
+def check(*words: str, code: int = 0) -> Result:
     """The command in this process."""
-    return CliRunner().invoke(main, ["methods", "check", *words])
+    return called("methods", "check", *words, code=code)
 
 
 def test_the_documented_method_passes(place: Path) -> None:
     """The method of CONTRIBUTING.md, written to a file, passes every check."""
     (place / "my_method.py").write_text(code_blocks(ROOT / "CONTRIBUTING.md", "python")[0])
     done = check("my_method.py")
-    assert done.exit_code == 0, done.output
     assert done.stdout.startswith("nearest_images: ") and done.stdout.endswith(" 0 failed.\n")
 
 
@@ -69,8 +67,7 @@ def test_a_failed_check_is_one_line_with_file_and_line(
     (place / "faulty.py").write_text(FAULTY)
     few = [answers.options_are_documented, answers.same_stream_gives_same_logits]
     monkeypatch.setattr(command, "iter_checks", lambda name: iter_checks(name, few))
-    done = check("faulty.py")
-    assert done.exit_code == 1
+    done = check("faulty.py", code=1)
     help_is_missing, raised, summary = done.stdout.splitlines()
     assert help_is_missing.startswith(
         f"faulty.py:{CLASS_LINE}: faulty fails options_are_documented: "
@@ -85,7 +82,7 @@ def test_a_check_that_was_not_run_is_noted(place: Path, monkeypatch: pytest.Monk
     (place / "faulty.py").write_text(FAULTY)
     monkeypatch.setattr(command, "iter_checks", lambda _: [Verdict("some", skipped="No torch.")])
     done = check("faulty.py")
-    assert (done.exit_code, done.stdout) == (0, "faulty: 0 checks passed, 0 failed.\n")
+    assert done.stdout == "faulty: 0 checks passed, 0 failed.\n"
     assert "some was not run. No torch." in done.stderr
 
 
@@ -102,8 +99,7 @@ def test_a_file_without_a_method_is_refused(place: Path, text: str, says: str) -
     """A file that registers nothing or fails to load is refused, here and as a plug-in."""
     (place / "own.py").write_text(text)
     for words in (["methods", "check", "own.py"], ["methods", "zero_shot", "--plugin", "own.py"]):
-        done = CliRunner().invoke(main, words)
-        assert done.exit_code == 2 and says in done.stderr, done.output
+        assert says in called(*words, code=2).stderr
 
 
 def test_a_plug_in_may_be_named_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,5 +109,4 @@ def test_a_plug_in_may_be_named_again(place: Path, monkeypatch: pytest.MonkeyPat
     (place / "plug.py").write_text("import beside_it\n")
     assert [load_plugin("plug.py"), load_plugin("plug.py")] == [["faulty"], ["faulty"]]
     assert load_plugin("beside_it") == ["faulty"]
-    with refused_in_one_sentence("registers no method"):
-        load_plugin("json")
+    check_refused("registers no method", load_plugin, "json")
