@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from colour_encoder import save_image
-from crg.cli import main
 from crg.images.reading import read_image
 from crg.predict.files import iter_arrivals, iter_lines, list_images
 from crg.predict.sorting import Sorter, check_apart, folder_names
 from crg.types import InputError
-from sentences import refused_in_one_sentence
+from processes import called
+from sentences import check_refused, refused_in_one_sentence
 
 
 def watch(folder: Path, *events: Callable[[], object], idle: float = 2.0) -> list[Any]:
@@ -113,8 +112,7 @@ def test_files_that_an_earlier_call_moved_may_be_gone(folder: Path) -> None:
     """A file that was answered may be gone; of an image its line says so, else it is refused."""
     assert listed(folder, "gone", gone={str(folder / "gone")}) == ["gone"]
     assert listed(folder, "gone.png") == ["gone.png"]
-    with refused_in_one_sentence("gone does not exist", "standard input"):
-        listed(folder, "gone")
+    check_refused(("gone does not exist", "standard input"), listed, folder, "gone")
 
 
 @pytest.mark.parametrize(
@@ -127,8 +125,7 @@ def test_lists_that_cannot_be_read_are_refused(tmp_path: Path, content: bytes, s
     """A table needs a column path, UTF-8 and closed quotes; a list of paths needs a path."""
     name = "list.txt" if said == "names no image" else "list.csv"
     (tmp_path / name).write_bytes(content)
-    with refused_in_one_sentence(said):
-        listed(tmp_path, name)
+    check_refused(said, listed, tmp_path, name)
 
 
 def test_lines_are_taken_one_at_a_time() -> None:
@@ -148,10 +145,9 @@ def test_lines_are_taken_one_at_a_time() -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes as files")
 @pytest.mark.parametrize("more", [(), ("--watch", "0.6")], ids=["folder", "watch"])
 def test_nothing_that_cannot_be_read_stops_the_work(
-    more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    more: tuple[str, ...], here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipe, a socket, a device, a folder without permission and a lost file get a line each."""
-    monkeypatch.chdir(tmp_path)
     scandir = os.scandir
 
     def without_permission(path: Any) -> Any:
@@ -168,7 +164,7 @@ def test_nothing_that_cannot_be_read_stops_the_work(
     words = ["/dev/null", "list.txt", "--classes", "red circle,blue square", *more]
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("in/4.png")
-        done = CliRunner().invoke(main, ["predict", "in", *words, *["gone.png"][len(more) :]])
+        done = called("predict", "in", *words, *["gone.png"][len(more) :])
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     errors = {line["path"]: line["error"] for line in lines if "error" in line}
     odd = dict.fromkeys(("in/0.png", "in/2.png", "in/4.png", "/dev/null"), "not a regular file")
@@ -178,11 +174,10 @@ def test_nothing_that_cannot_be_read_stops_the_work(
     assert errors.keys() == odd.keys() and all(why in errors[name] for name, why in odd.items())
     steps = {line["path"]: line["step"] for line in lines if "step" in line}
     assert steps == {"in/1.png": 1, "in/3.png": 2}
-    assert done.exit_code == 0 and f"{len(odd)} unreadable" in done.stderr
+    assert f"{len(odd)} unreadable" in done.stderr
     Path("loop.png").symlink_to("loop.png")
     for name in ("gone.png", "loop.png", "in/shut/*.png", "in/*/*/*.png", "in/s**/*.png"):
-        done = CliRunner().invoke(main, ["predict", name, *words[2:4]])
-        assert done.exit_code == 1 and done.stderr.endswith("1 unreadable.\n")
+        assert called("predict", name, *words[2:4], code=1).stderr.endswith("1 unreadable.\n")
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -222,11 +217,8 @@ def test_folders_of_odd_classes_are_allowed_everywhere() -> None:
     ("argument", "refused"),
     [("in", True), ("in/*/*.png", True), ("in/**/*.png", True), ("in/*.png", False)],
 )
-def test_sorted_images_are_not_read_again(
-    argument: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sorted_images_are_not_read_again(argument: str, refused: bool, here: Path) -> None:
     """A folder that the next call would search is refused."""
-    monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
     with refused_in_one_sentence("beside") if refused else contextlib.nullcontext():
         check_apart(Path("in/sorted"), [argument])
@@ -235,7 +227,5 @@ def test_sorted_images_are_not_read_again(
 @pytest.mark.parametrize("name", ["x" * 300 + ".png", "null\0byte.png"])
 def test_names_that_no_file_system_has_are_refused(name: str) -> None:
     """A name that is too long, or has a null byte: an image, or no list of images."""
-    with refused_in_one_sentence("cannot be read"):
-        read_image(*list_images([name]))
-    with refused_in_one_sentence("cannot be read"):
-        list_images([name.removesuffix(".png")])
+    check_refused("cannot be read", read_image, *list_images([name]))
+    check_refused("cannot be read", list_images, [name.removesuffix(".png")])
