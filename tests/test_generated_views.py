@@ -12,10 +12,8 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
-from crg.cli import main
 from crg.encoding.variations import Variations, relight
 from crg.features.files import read_features
 from crg.features.store import read_header
@@ -23,6 +21,7 @@ from crg.images.views import Recipe, make_views
 from crg.shapes import shape_images
 from encoding_fakes import HashEncoder, dot_files, dots, is_as_in_one_go, run, stop_after
 from encoding_fakes import small_blocks as small_blocks
+from processes import called
 from sentences import check_refused
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
@@ -86,24 +85,19 @@ def test_variations_that_changed_meanwhile_are_encoded_again(tmp_path: Path, fol
     assert is_as_in_one_go(tmp_path / "s", dots(20), variations=other)
 
 
-def test_from_images_to_difftpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_images_to_difftpt(here: Path) -> None:
     """Shapes at night are encoded by mini with their variations, and DiffTPT runs on the store."""
     pytest.importorskip("torch")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
-    relight(shape_images("night", 3, 6, 0), tmp_path / "made", 3)
+    relight(shape_images("night", 3, 6, 0), here / "made", 3)
     images = ("encode", "shapes:night:3", "--limit", "6", "--model", "mini", "--views", "4")
-    done = _crg(*images, "--variations", "made", "--generated", "3", "--out", "s")
-    assert "6 images, 7 views each" in done
+    done = called(*images, "--variations", "made", "--generated", "3", "--out", "s")
+    assert "6 images, 7 views each" in done.output
     words = ("--methods", "difftpt", "--json", "--orders", "1")
-    assert json.loads(_crg("compare", "s", *words))["data"]["s"]["n_samples"] == 6
-    _crg(*images, "--out", "plain")
-    assert "needs views that a generator made" in _crg("compare", "plain", *words)
-    assert "belong together" in _crg(*images, "--generated", "3", "--out", "t")
-
-
-def _crg(*words: str) -> str:
-    return CliRunner().invoke(main, list(words)).output
+    assert json.loads(called("compare", "s", *words).output)["data"]["s"]["n_samples"] == 6
+    called(*images, "--out", "plain")
+    said = called("compare", "plain", *words, code=2).output
+    assert "needs views that a generator made" in said
+    assert "belong together" in called(*images, "--generated", "3", "--out", "t", code=2).output
 
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "generate.py"
