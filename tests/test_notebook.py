@@ -19,9 +19,8 @@ NASTY = ("red", "<script>alert(1)</script> blue", '"green" onload="x')
 
 
 @pytest.fixture
-def classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Classifier:
+def classifier() -> Classifier:
     """A classifier of colours with names that would do harm in a page."""
-    monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
     return Classifier(ColourEncoder(), NASTY)
 
 
