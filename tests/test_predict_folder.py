@@ -31,15 +31,13 @@ N_IMAGES = 12
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with images in ``in``, and a model that knows colours."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CRG_CACHE", str(tmp_path.parent / "cache"))
     use_colours(monkeypatch)
     save_stream(Path("in"), N_IMAGES)
     for name in ("000", "005"):  # between red and green
         Image.new("RGB", (24, 20), (125, 115, 35)).save(f"in/{name}.png")
-    return tmp_path
+    return here
 
 
 def finished(*words: str, images: tuple[str, ...] = ("in",), **more: Any) -> Result:
