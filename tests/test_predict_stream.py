@@ -20,10 +20,9 @@ KEPT = ("--features", "kept")
 
 
 @pytest.fixture
-def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Twelve images; text features are kept beside them."""
-    monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
-    return save_stream(tmp_path / "in")
+def paths(here: Path) -> list[Path]:
+    """Twelve images in the folder that is worked in."""
+    return save_stream(here / "in")
 
 
 def test_the_state_is_saved_now_and_then(tmp_path: Path, paths: list[Path]) -> None:
@@ -41,10 +40,9 @@ def predict(*words: str, code: int = 0) -> str:
 
 
 def test_features_are_kept_for_other_questions(
-    tmp_path: Path, paths: list[Path], monkeypatch: pytest.MonkeyPatch
+    paths: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another method, list of classes or threshold reads what was encoded; the rest is refused."""
-    monkeypatch.chdir(tmp_path)
     Path("in/bad.png").write_bytes(b"no image")
     predict(*KEPT, "--out", "1.jsonl")
     assert len(crg.read_features("kept")) == len(paths)
@@ -62,11 +60,8 @@ def test_features_are_kept_for_other_questions(
     assert "another folder with --features" in predict(*KEPT, code=2)
 
 
-def test_keeping_features_can_be_stopped(
-    tmp_path: Path, paths: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keeping_features_can_be_stopped(paths: list[Path]) -> None:
     """A stop leaves no answers behind, and a resumed call needs no image that was moved."""
-    monkeypatch.chdir(tmp_path)
     sort = ("--sort-into", "sorted", "--by", "move", "--passes", "1")
     words = (*KEPT, "--out", "1.jsonl", *sort)
     with mock.patch.object(Mini, "encode_images", side_effect=KeyboardInterrupt):
