@@ -11,19 +11,18 @@ from crg.atomic import locked, locked_folder
 from crg.results import ledger
 from made_files import save_raw
 from processes import called
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 NOTES = "notes of mine\n"
 
 
 @pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def results(here: Path) -> Path:
     """A results file of a small comparison, in the folder that is worked in."""
-    monkeypatch.chdir(tmp_path)
-    save_raw(tmp_path / "a.npz")
+    save_raw(here / "a.npz")
     words = ("compare", "a.npz", "--methods", "tda", "--orders", "1", "--workers", "1")
     called(*words, "--results", "r.jsonl")
-    return tmp_path / "r.jsonl"
+    return here / "r.jsonl"
 
 
 def _refused(said: str, *words: str) -> None:
@@ -78,11 +77,9 @@ def test_results_are_added_to_results_only(tmp_path: Path, name: str, content: b
     """A JSON file of somebody else is no results file, although it begins like one."""
     path = tmp_path / name
     path.write_bytes(content)
-    with refused_in_one_sentence("no results file", "--results"):
-        ledger.read(path).check_writable()
+    check_refused(("no results file", "--results"), ledger.read(path).check_writable)
     assert path.read_bytes() == content
-    with refused_in_one_sentence("--results"):
-        ledger.read(tmp_path / "new.jsonl.gz").check_writable()
+    check_refused("--results", ledger.read(tmp_path / "new.jsonl.gz").check_writable)
 
 
 def _count(place: Path) -> None:
