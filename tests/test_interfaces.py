@@ -114,14 +114,13 @@ def test_requests_that_cannot_be_scored_are_refused(
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Images of three colours in the folders of their names, four of them in a wrong one."""
-    monkeypatch.chdir(tmp_path)
     for number in range(48):
         place = NAMES[(number + (number < 4)) % 3].upper()
-        save_image(tmp_path / "in" / place / f"{number}.png", NAMES[number % 3], number)
+        save_image(here / "in" / place / f"{number}.png", NAMES[number % 3], number)
     use_colours(monkeypatch)
-    return tmp_path
+    return here
 
 
 def predict(*words: str, code: int = 0) -> Result:
