@@ -185,23 +185,22 @@ def test_odd_tables_are_refused(content: str, words: str, tmp_path: Path) -> Non
     check_refused(("set.csv", words), load_dataset, str(table))
 
 
-def test_other_places_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_places_are_refused(here: Path) -> None:
     """Empty, flat and half-empty folders, other files and unknown names each have a sentence."""
-    monkeypatch.chdir(tmp_path)
 
     def refused(name: str, *words: str, **options: Any) -> None:
         check_refused(words, load_dataset, name, **options)
 
     refused(".", "neither folders nor images")
-    put(tmp_path / "1.jpg")
+    put(here / "1.jpg")
     refused(".", "images but no folder")
-    put(tmp_path / "cat/notes.txt", "x")
+    put(here / "cat/notes.txt", "x")
     refused(".", "cat holds no image")
-    refused(".", "needs no root", root=tmp_path)
+    refused(".", "needs no root", root=here)
     refused(".", "no split 'train'", split="train")
     refused("1.jpg", "not a set of images")
     refused("dtdd", "did you mean 'dtd'?")
     for name in ("nowhere/at/all", "x" * 300 + "/y"):
         refused(name, f"{name} does not exist")
-    (tmp_path / "dtd").mkdir()
+    (here / "dtd").mkdir()
     refused("dtd", "holds dtd", "./dtd")
