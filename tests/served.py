@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import signal
@@ -22,6 +21,7 @@ from colour_encoder import COLOURS, ColourEncoder
 from crg.encoders.base import Encoder
 from crg.server.app import create_app
 from crg.server.limits import ServerConfig
+from made_files import encoded
 
 HERE = "http://127.0.0.1"
 NAMES = list(COLOURS)
@@ -30,9 +30,7 @@ NAMES = list(COLOURS)
 def png(colour: str = "red", size: tuple[int, int] = (24, 20), noise: int = 0) -> bytes:
     """A file of one colour, a little different for each ``noise``."""
     values = tuple(max(0, min(255, value + noise)) for value in COLOURS[colour])
-    written = io.BytesIO()
-    Image.new("RGB", size, values).save(written, "PNG")
-    return written.getvalue()
+    return encoded(Image.new("RGB", size, values), "PNG")
 
 
 @contextlib.contextmanager
