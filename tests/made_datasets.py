@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from PIL import Image
 
 from crg.datasets.catalog import DatasetEntry
+from made_files import encoded
 
 WNIDS = ("n01440764", "n01443537", "n01484850")
 CLASS_NAMES = "n01440764 tench\nn01443537 goldfish\nn01484850 great white shark\n"
@@ -23,9 +23,7 @@ SPLIT = {
 
 def jpeg(size: tuple[int, int] = (8, 6)) -> bytes:
     """A small image as the bytes of a file."""
-    file = io.BytesIO()
-    Image.new("RGB", size, (200, 30, 60)).save(file, "JPEG")
-    return file.getvalue()
+    return encoded(Image.new("RGB", size, (200, 30, 60)), "JPEG")
 
 
 def put(path: Path, content: str | bytes | None = None) -> Path:
