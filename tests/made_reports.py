@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import io
 import tempfile
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from PIL import Image
 from crg.report import page
 from crg.report.experiment import Experiment, read_experiments
 from crg.results.schema import LABELLED_IMAGES, Setting, Source, Variant
+from made_files import encoded
 from made_results import Book, share
 
 NASTY = "<script>alert(1)</script> 50% | a_b & {c} $d"
@@ -25,8 +25,7 @@ ABSENT = tuple(
     for name in ("sun397", "eurosat", "food101")
 )
 METHODS = (Variant("tda", "tda"), Variant("crg", "crg"))
-PNG = io.BytesIO()
-Image.new("RGB", (8, 8), (200, 40, 60)).save(PNG, "PNG")
+PNG = encoded(Image.new("RGB", (8, 8), (200, 40, 60)), "PNG")
 
 
 def table() -> Book:
@@ -40,7 +39,7 @@ def table() -> Book:
                          ("crg, tuned", 170)):  # fmt: skip
             book.add(label, share(n), share(100), source=source, purity=0.5, peak_bytes=2_000_000)
     book.refuse("tpt", "Method 'tpt' needs a text encoder: give a store.")
-    image = {"id": "1", "png": base64.b64encode(PNG.getvalue()).decode(), "truth": "red <b>star",
+    image = {"id": "1", "png": base64.b64encode(PNG).decode(), "truth": "red <b>star",
              "answers": {"zero_shot": "red heart", "crg": "red <b>star"}}  # fmt: skip
     book.records.append({"schema": 1, "kind": "gallery", "key": "g", "experiment": "table",
                          "source": SHAPES.name, "images": [image]})  # fmt: skip
