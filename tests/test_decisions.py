@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import math
 from pathlib import Path
@@ -18,6 +17,7 @@ from colour_encoder import ColourEncoder, save_image, use_colours
 from crg.adapter import create, load
 from crg.parts.decisions import Calibration
 from crg.types import InputError
+from made_files import encoded
 from processes import called
 from served import NAMES, client, png, refused, send, start
 from synthetic import unit
@@ -182,28 +182,23 @@ def test_levels_are_checked(given: dict[str, Any]) -> None:
         crg.Classifier(ColourEncoder(), NAMES, **given)
 
 
-def grey_png() -> bytes:
-    """An image of no colour."""
-    written = io.BytesIO()
-    Image.new("RGB", (24, 20), (120, 120, 120)).save(written, "PNG")
-    return written.getvalue()
+GREY = encoded(Image.new("RGB", (24, 20), (120, 120, 120)), "PNG")  # an image of no colour
 
 
 @pytest.fixture
-def colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def colours(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with 90 images of colours, every tenth of which is grey."""
-    monkeypatch.chdir(tmp_path)
     use_colours(monkeypatch)
     for i in range(90):
         path = save_image(Path(f"in/{i:03}.png"), NAMES[i % 3], noise=i)
         if i % 10 == 9:
-            path.write_bytes(grey_png())
+            path.write_bytes(GREY)
     rows = [
         f'{{"path": "in/{i:03}.png", "label": "{NAMES[i % 3]}"}}' for i in range(25) if i % 10 != 9
     ]
     Path("some.jsonl").write_text("\n".join(rows[:12]))
     Path("many.jsonl").write_text("\n".join(rows))
-    return tmp_path
+    return here
 
 
 def predicted(*words: str) -> Any:
@@ -248,7 +243,7 @@ def test_a_session_decides_and_comes_back_deciding(tmp_path: Path) -> None:
         session = start(served, none_of_these="auto", sets=0.9)
         for number in range(70):
             send(served, session, png(NAMES[number % 3], noise=number % 7))
-        grey = send(served, session, grey_png())
+        grey = send(served, session, GREY)
         assert grey["none_of_these"] and grey["label"] == "" and grey["outside"] > 0.9
         assert grey["missing_labels"] == 20 and grey["class_set"] == []
         for step in (71, *range(1, 20)):
