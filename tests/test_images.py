@@ -203,11 +203,10 @@ def test_other_sources_are_refused(source: Any, words: Any) -> None:
 
 def test_pillow_prints_nothing() -> None:
     """Messages of its decoders about a damaged file are in the refusal, not on the screen."""
-    file = io.BytesIO()
-    Image.new("RGB", (4, 4)).save(file, "TIFF")
+    sound = encoded(Image.new("RGB", (4, 4)), "TIFF")
     samples = struct.pack("<HHIHH", 277, 3, 1, 3, 0)  # samples per pixel
-    content = file.getvalue().replace(samples, struct.pack("<HHIHH", 277, 3, 1, 99, 0))
-    assert content != file.getvalue()
+    content = sound.replace(samples, struct.pack("<HHIHH", 277, 3, 1, 99, 0))
+    assert content != sound
     code = "import sys; from crg.images.reading import *\ntry: read_image(sys.stdin.buffer.read())"
     code += "\nexcept InputError as error: print(error)"
     done = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True)
