@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -35,13 +35,9 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "in").mkdir()
     for path, source in zip(TRUTH, SHAPES.sources, strict=True):
         source.draw().save(place / path)  # type: ignore[union-attr]
-    before = Path.cwd()
-    os.chdir(place)
-    try:
+    with contextlib.chdir(place):
         predict("in", "--out", "answers.jsonl")
         called("review", "answers.jsonl")
-    finally:
-        os.chdir(before)
     return place
 
 
