@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from colour_encoder import save_image
 from crg.results.ledger import read
 from made_files import save_plugin, save_stream
+from processes import wait_until
 
 CRG = [sys.executable, "-m", "crg"]
 
@@ -73,10 +73,7 @@ def _interrupted(folder: Path, words: list[str], workers: str) -> tuple[int, str
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while len(read(folder / "crg-results.jsonl").runs) < 2:
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: len(read(folder / "crg-results.jsonl").runs) >= 2)
     os.killpg(process.pid, signal.SIGINT)  # a terminal signals the workers too
     _, errors = process.communicate(timeout=60)
     return process.returncode, errors
