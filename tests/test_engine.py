@@ -8,12 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from crg.engine.processes import run_all
 from crg.engine.worker import attempt, forget_files, peak_bytes, run_spec
-from crg.features.files import Features, read_features
+from crg.features.files import read_features
 from crg.results.schema import Failure, Result
 from crg.streams import Scenario
 from made_experiments import answers, n_struck, save_deadly, spec
@@ -145,18 +146,13 @@ def test_a_file_is_read_once_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten runs read one file once; a file that has changed is read again."""
-    read: list[str] = []
-
-    def counted(path: str) -> Features:
-        read.append(path)
-        return read_features(path)
-
-    monkeypatch.setattr("crg.engine.worker.read_features", counted)
+    read = Mock(side_effect=read_features)
+    monkeypatch.setattr("crg.engine.worker.read_features", read)
     forget_files()
     path = str(save_stream(tmp_path / "a.npz"))
     for seed in range(10):
         attempt(spec(path, seed=seed))
-    assert read == [path]
+    read.assert_called_once_with(path)
     save_stream(tmp_path / "a.npz", n=41)
     few, more = Scenario(images=30), str(save_stream(tmp_path / "b.npz"))
     specs = [spec(path), spec(path, then=(more,)), spec(path, scenario=few)]
