@@ -26,7 +26,7 @@ from crg.images import reading
 from crg.prompts import read_descriptions
 from crg.results import ledger
 from crg.types import DEEPEST, limit, parsed_json
-from made_files import png
+from made_files import png, raw_values
 from sentences import check_refused
 
 
@@ -80,10 +80,7 @@ def test_a_compressed_feature_file_does_not_grow_without_bound(
 ) -> None:
     """Compressed numbers count by what they become; numbers as they are count by the disk."""
     monkeypatch.setattr(formats, "MAX_BYTES", 100_000)
-    arrays: dict[str, Any] = {
-        "image_features": np.ones((9, 4000), np.float32), "text_features": np.eye(2, 4000),
-        "class_names": np.array(["a", "b"]), "logit_scale": np.array(100.0),
-    }  # fmt: skip
+    arrays = raw_values(9, 2, 4000) | {"image_features": np.ones((9, 4000), np.float32)}
     np.savez_compressed(tmp_path / "bomb.npz", **arrays)
     np.savez(tmp_path / "large.npz", **arrays)
     assert len(read_features(tmp_path / "large.npz")) == 9
