@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import crg
 from crg.bench.design import RowDesign, parse_methods
+from crg.cli.shared import heeding_interrupts
 from crg.results import ledger as results
 from made_files import save_plugin, save_raw, save_stream
 from processes import called
@@ -139,3 +141,16 @@ def test_bad_input_is_refused_in_one_sentence(folder: Path, words: list[str], sa
     last = outcome.stderr.strip().splitlines()[-1]
     assert last.startswith("Error: ") and last.endswith((".", "?")) and says in last
     assert outcome.stdout == "" and "Traceback" not in outcome.stderr
+
+
+def test_ctrl_c_in_a_destructor_is_not_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python would print it and continue; it comes again once the destructor is over."""
+
+    class Closing:
+        def __del__(self) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), heeding_interrupts():
+        Closing()
+        time.sleep(60)
+    assert capsys.readouterr().err == ""

@@ -10,7 +10,9 @@ import errno
 import io
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -57,6 +59,25 @@ def refusing() -> Iterator[None]:
         raise Refused(str(error)) from None
 
 
+@contextlib.contextmanager
+def heeding_interrupts() -> Iterator[None]:
+    """Repeat a Ctrl-C that arrives in a destructor, where Python prints and forgets it."""
+
+    def hook(ignored: sys.UnraisableHookArgs) -> None:
+        if issubclass(ignored.exc_type, KeyboardInterrupt):
+            again = threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT))  # not in here
+            again.daemon = True
+            again.start()
+        else:
+            before(ignored)
+
+    before, sys.unraisablehook = sys.unraisablehook, hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
 class CommandGroup(click.Group):
     """A group whose commands refuse bad input and stop quietly on Ctrl-C."""
 
@@ -82,7 +103,7 @@ class CommandGroup(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="surrogateescape")
         try:
-            with refusing():
+            with refusing(), heeding_interrupts():
                 result = super().invoke(ctx)
                 sys.stdout.flush()
                 return result
