@@ -19,7 +19,7 @@ from. No gradient, no queue, one configuration for all data.
 | 7. ln tau += rate clip(...) | _weigh | |
 | 8. r_k = p_k^power, added to the sums | _learn, parts.soft_counts | r responsibilities |
 | second pass: r_k = answer_k^power, sums recomputed | finish | E is kept |
-| corrections: r is 0 or 1, and logits get W (x - mean) | correct, parts.recent.Shifts | W |
+| corrections: r is 0 or 1, and logits get W (x - mean) | correct, parts.soft_counts.Shifts | W |
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from crg.methods.registry import Method, option, register
 from crg.ops import normalize, softmax, softmax_and_entropy
 from crg.parts.cache import one_class
 from crg.parts.precision import ridged
-from crg.parts.recent import RecentImages, Shifts
-from crg.parts.soft_counts import SoftCounts, spread
+from crg.parts.soft_counts import RecentImages, Shifts, SoftCounts, spread
 from crg.types import Array, Diagnostics, Prediction, Sample, SampleId, namespace
 
 _AGREEMENT = 0.85  # of the mean view with the original, above which both are blended
