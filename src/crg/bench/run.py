@@ -22,6 +22,7 @@ from crg.engine.worker import OnProgress, read_once
 from crg.features.files import Features
 from crg.images.image_set import Source as ImageSource
 from crg.images.reading import read_image
+from crg.methods.options import option
 from crg.results import ledger
 from crg.results.ledger import Ledger
 from crg.results.measurements import predicted_rows
@@ -42,8 +43,10 @@ Numbers = np.ndarray[Any, Any]
 class EngineOptions:
     """Where the runs are done: in processes of this machine or on Ray."""
 
-    engine: Literal["processes", "ray"] = "processes"
-    workers: int | None = None  # None: one per processor
+    engine: Literal["processes", "ray"] = option("processes", "Where to run.")
+    workers: int | None = option(
+        None, "Processes to run in.  [default: one per processor]", at_least=1
+    )
     address: str | None = None  # of a Ray cluster
 
     def __post_init__(self) -> None:

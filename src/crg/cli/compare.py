@@ -40,8 +40,7 @@ orders_option = click.option("--orders", default=ENOUGH_ORDERS, show_default=Tru
               metavar="LIST", help="Methods or variants of them; may be repeated.")  # fmt: skip
 @shared.few_option
 @orders_option
-@click.option("--workers", type=shared.POSITIVE,
-              help="Processes to run in.  [default: one per processor]")  # fmt: skip
+@shared.options_of(EngineOptions, "workers")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with fractions.")
 @click.option("--results", "results_path", default=ledger.DEFAULT_PATH, show_default=True,
               type=shared.FILE, help="File that gets a line of JSON for each run.")  # fmt: skip

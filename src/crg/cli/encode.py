@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
@@ -19,7 +19,7 @@ from crg.encoding import encode as run_encoding
 from crg.encoding.job import Run
 from crg.encoding.variations import Variations
 from crg.features.files import load_with_classes
-from crg.images.views import Augment, Recipe
+from crg.images.views import Recipe
 from crg.types import InputError, counted
 
 _SHOWN = 20  # images that were left out
@@ -33,12 +33,7 @@ _OPTIONS = shared.options(
                  help="Encode only this many images, drawn at random."),
     click.option("--shots", type=shared.POSITIVE,
                  help="Encode at most this many images of each class, drawn at random."),
-    click.option("--views", default=Recipe.views, show_default=True, type=shared.POSITIVE,
-                 help="Views of each image, the original included; the papers use 64."),
-    click.option("--augment", default=Recipe.augment, show_default=True,
-                 type=click.Choice(get_args(Augment)), help="How views are made."),
-    click.option("--seed", default=Recipe.seed, show_default=True, type=click.IntRange(min=0),
-                 help="Seed of the views, of random draws and of rendered shapes."),
+    shared.options_of(Recipe),
     click.option("--variations", type=_PATH,
                  help="Folder with a folder of generated variations for each image, "
                       "which are added as the last views."),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import io
 import json
@@ -13,9 +14,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import click
 
@@ -151,6 +153,43 @@ def options(*given: Callable[[F], F]) -> Callable[[F], F]:
         return command
 
     return add
+
+
+def options_of(config: type[Any], *names: str) -> Callable[[F], F]:
+    """An option for each field of a dataclass that has help, or for the fields ``names`` only."""
+    hints = get_type_hints(config)
+    chosen = [each for each in dataclasses.fields(config) if "help" in each.metadata]
+    return options(*(_option(each, hints[each.name]) for each in chosen
+                     if not names or each.name in names))  # fmt: skip
+
+
+def _option(field: dataclasses.Field[Any], hint: Any) -> Callable[[F], F]:
+    """The option that sets a field, with its default, type, limits and help."""
+    facts, default = field.metadata, field.default
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)  # X | None
+    kind = parts[0] if len(parts) < 3 else str
+    how = {"help": facts["help"], "metavar": facts.get("metavar"), "default": default}
+    if kind is bool:
+        how["is_flag"] = True
+    elif isinstance(default, tuple):
+        how["multiple"] = True
+    else:
+        how |= {"type": _type(kind, facts), "show_default": default is not None}
+    if "alone" in facts:  # its value where none is given
+        how |= {"is_flag": False, "flag_value": facts["alone"]}
+    if "read" in facts:
+        how["callback"] = lambda _, option, value: facts["read"](value, option.opts[0])
+    return click.option(facts.get("flag", f"--{field.name.replace('_', '-')}"), field.name, **how)
+
+
+def _type(kind: Any, facts: Mapping[str, Any]) -> Any:
+    if get_origin(kind) is Literal:
+        return click.Choice(get_args(kind))
+    if kind is Path:
+        return FOLDER if facts.get("metavar") == "DIR" else FILE
+    limits = facts.get("at_least"), facts.get("at_most")
+    ranged = {int: click.IntRange, float: click.FloatRange}.get(kind)
+    return ranged(*limits) if ranged and limits != (None, None) else kind
 
 
 plugin_option = click.option(

@@ -23,7 +23,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -58,9 +58,13 @@ class Recipe:
     As TPT does, crops are resized bilinearly whatever the model uses.
     """
 
-    views: int = 1  # V, row 0 included
-    augment: Augment = "crops"
-    seed: int = 0
+    # fmt: off
+    views: int = field(default=1, metadata={  # V, row 0 included
+        "help": "Views of each image, the original included; the papers use 64.", "at_least": 1})
+    augment: Augment = field(default="crops", metadata={"help": "How views are made."})
+    seed: int = field(default=0, metadata={
+        "help": "Seed of the views, of random draws and of rendered shapes.", "at_least": 0})
+    # fmt: on
     smallest: float = 0.08  # fraction of the image that a crop covers at least
 
     def __post_init__(self) -> None:

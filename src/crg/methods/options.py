@@ -35,13 +35,15 @@ def option(
     at_most: float | None = None,
     or_zero: bool = False,
     choices: Sequence[str] = (),
+    **shown: Any,
 ) -> Any:
     """A dataclass field with its default, one line of help and the values it may take.
 
-    ``or_zero`` allows 0 beside what the limits allow.
+    ``or_zero`` allows 0 beside what the limits allow; ``shown`` is for a command line.
     """
     rules = {"at_least": at_least, "above": above, "at_most": at_most, "choices": tuple(choices)}
-    return dataclasses.field(default=default, metadata={"help": help, "or_zero": or_zero, **rules})
+    facts = {"help": help, "or_zero": or_zero, **rules, **shown}
+    return dataclasses.field(default=default, metadata=facts)
 
 
 def parse_options(pairs: Iterable[str]) -> dict[str, str]:

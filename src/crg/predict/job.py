@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from os.path import realpath  # which a loop of links does not stop
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -20,8 +22,9 @@ from crg.encoding import EncodingProgress
 from crg.extras import library
 from crg.images.reading import shown
 from crg.methods.base import Method
+from crg.methods.options import option
 from crg.methods.registry import DEFAULT, get_method
-from crg.parts.decisions import NoneOfThese
+from crg.parts.decisions import AUTO, NoneOfThese, fraction
 from crg.predict.answers import (
     SUFFIXES,
     TABLES,
@@ -44,6 +47,7 @@ from crg.predict.journal import Journal
 from crg.predict.lines import PrintedTable
 from crg.predict.sorting import By, Sorter, check_apart
 from crg.predict.stream import ImageStream, kept_features, second_pass
+from crg.prompts import PHOTO
 from crg.threads import processors
 from crg.types import InputError
 
@@ -58,36 +62,67 @@ _FOR_CLASSIFIER = ("model", "method", "options", "templates", "descriptions", "v
 
 @dataclass(kw_only=True)
 class PredictJob:
-    """What to predict, how, and where answers go; the fields are the options of ``crg predict``."""
+    """What to predict, how, and where answers go: fields with help are options of the command."""
 
+    # fmt: off
     images: tuple[str, ...]
-    classes: str | None = None
-    method: str | None = None
+    classes: str | None = option(None, "Class names, separated by commas, or a file with one per "
+                                 "line.", metavar="LIST|FILE")
+    method: str | None = option(None, f"Name of the method.  [default: {DEFAULT}]")
     options: Mapping[str, str] = field(default_factory=dict)
-    model: str | None = None
+    model: str | None = option(None, "As `crg encoders` lists them.  [default: mini]",
+                               metavar="NAME")
+    templates: tuple[str, ...] = option((), "Prompt with {} for the class; may be repeated.  "
+                                        f"[default: {PHOTO}]", flag="--template", metavar="TEXT")
+    descriptions: Path | None = option(None, "JSON file of sentences per class, in CuPL's form: "
+                                       "prompts instead of the default template, or beside each "
+                                       "--template.")
+    views: int = option(1, "Views per image, the original included; the papers use 64.", at_least=1)
     text_features: str | None = None
-    templates: tuple[str, ...] = ()
-    descriptions: Path | None = None
-    views: int = 1
     device: str | None = None
-    features: Path | None = None
-    out: Path | None = None
-    top: int | None = None
-    unsure_below: float = 0.0
-    none_of_these: NoneOfThese = None
-    sets: float | None = None
-    sort_into: Path | None = None
-    by: By = "copy"
-    passes: int | None = None  # None: what suits method and images
-    save_state: Path | None = None
-    load_state: Path | None = None
-    resume: bool = False
-    overwrite: bool = False
-    corrections: Path | None = None
-    truth: str | None = None  # a file, or ``folders``
-    export: Literal["label-studio"] | None = None
-    probabilities: Path | None = None
-    watch: float | None = None  # ends after so many seconds without an image
+    features: Path | None = option(None, "Keep the features of the images in this folder, a store "
+                                   "of crg encode, so that another method, list of classes or "
+                                   "threshold need not encode them.", metavar="DIR")
+    out: Path | None = option(None, "Write to this file: .jsonl as images are answered, .csv or "
+                              ".parquet at the end.  [default: a table on a terminal, JSON Lines "
+                              "in a pipe]")
+    top: int | None = option(None, "Write the N most probable classes, too.", at_least=1,
+                             metavar="N")
+    unsure_below: float = option(0.0, "Leave the label empty where its probability is below P.",
+                                 at_least=0, at_most=1, metavar="P")
+    none_of_these: NoneOfThese = option(None, "Images of no class get no label and are not "
+                                        "learnt: those whose `outside` is above a threshold that "
+                                        "the stream gives (auto), or above NUMBER.",
+                                        alone=AUTO, metavar="[auto|NUMBER]",
+                                        read=partial(fraction, word=AUTO))
+    sets: float | None = option(None, "Add a set of classes that holds the true one this often, "
+                                "such as 0.9; needs 20 --corrections.", metavar="LEVEL",
+                                read=fraction)
+    sort_into: Path | None = option(None, "Sort images into a folder per class below this one.",
+                                    metavar="DIR")
+    by: By = option("copy", "How images get into the folders of --sort-into.")
+    passes: int | None = option(None, "2: learn from all images first, then answer all of them.  "
+                                "[default: 2 where the method gains by it, as anchored does; 1 for "
+                                "other methods, a list on standard input, --watch and "
+                                "--load-state]", at_least=1, at_most=2)
+    save_state: Path | None = option(None, "Keep what is learnt in this file.")
+    load_state: Path | None = option(None, "Continue with what an earlier stream learnt.")
+    resume: bool = option(False, "Continue --out where an earlier run stopped.")
+    overwrite: bool = option(False, "Replace --out and --save-state if they exist.")
+    corrections: Path | None = option(None, "Learn first what a person says some images show: CSV "
+                                      "or JSON lines with path and label, as the page of crg "
+                                      "review writes them.")
+    truth: str | None = option(None, "Compare with known labels, which are not learnt: a file with "
+                               "path and label, or the names of the folders that images are in.",
+                               metavar="FILE|folders")
+    export: Literal["label-studio"] | None = option(None, "Write the answers as tasks of Label "
+                                                    "Studio, too, beside --out.")
+    probabilities: Path | None = option(None, "Write the probabilities of all classes, too, a row "
+                                        "per answer.", metavar="FILE.npy")
+    watch: float | None = option(None, "Continue as files arrive, until Ctrl-C or for SECONDS "
+                                 "without a file.", at_least=0, alone=math.inf,
+                                 metavar="[SECONDS]")
+    # fmt: on
 
     def __post_init__(self) -> None:
         """Choose the number of passes, and refuse what contradicts itself or overwrites files."""
@@ -153,9 +188,9 @@ class PredictJob:
         if self.sort_into is not None:
             check_apart(self.sort_into, self.images)
         taken = set(map(realpath, self.images))
-        for option, path in (("--out", self.out), ("--save-state", self.save_state)):
+        for name, path in (("--out", self.out), ("--save-state", self.save_state)):
             if path is not None and realpath(path) in taken:
-                raise InputError(f"{option} {path} has another use here: choose another name.")
+                raise InputError(f"{name} {path} has another use here: choose another name.")
             taken |= set() if path is None else {realpath(path)}
         if self.out is not None:
             if self.out.suffix.lower() == ".parquet":
