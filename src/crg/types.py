@@ -14,9 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import array_api_compat
-import array_api_compat.numpy
 import numpy as np
+
+_TOOLS = dict.fromkeys({"f2py", "ma", "testing"} - vars(np).keys())
+vars(np).update(_TOOLS)  # the next line loads whatever NumPy names: 0.1 s for tools nobody uses
+import array_api_compat.numpy  # noqa: E402
+
+for _tool in _TOOLS:
+    delattr(np, _tool)
 
 Array: TypeAlias = Any
 SampleId: TypeAlias = int | str
