@@ -1,8 +1,11 @@
 """Settings and fixtures for all tests."""
 
+import getpass
 import os
 import signal
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 # The arrays of the tests are small: threads of two libraries would only fight over them.
@@ -12,9 +15,12 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import pytest  # noqa: E402  (NumPy must find the variables set)
 from filelock import FileLock  # noqa: E402
 from hypothesis import settings  # noqa: E402
+from PIL import Image  # noqa: E402
 
 from crg import create, parts  # noqa: E402
 from crg.checks.base import make_stream, make_task, run  # noqa: E402
+from crg.images.preprocessing import Preprocessing  # noqa: E402
+from crg.images.views import Recipe, make_views  # noqa: E402
 from crg.methods import registry  # noqa: E402
 
 # At home hypothesis looks for new examples; where others wait for the answer it repeats itself.
@@ -29,15 +35,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # Files that take longest begin first, so that processes beside each other end together.
-_LONGEST = (
-    *("test_checks", "test_oracle", "test_attacks", "test_ray", "test_predict_folder"),
-    *("test_anchored", "test_rerun", "test_onnx", "test_surface", "test_bench", "test_review"),
-)
+_LONGEST = "checks oracle attacks ray predict_folder anchored rerun onnx surface bench review"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Workers begin in turn: one compiles modules and kernels, a minute at first; others load."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    with FileLock(Path(tempfile.gettempdir(), f"crg-tests-{getpass.getuser()}.lock")):
+        with suppress(Exception):  # a test will say what is wrong
+            for task in map(make_task, ("float64", "float32")):
+                run(create("crg", task), make_stream(task, 20, 8))
+            small = Preprocessing(32, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+            make_views(Image.new("RGB", (64, 48)), small, Recipe(16, "augmix"), "any")
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of the longest files first."""
-    order = {name: place for place, name in enumerate(_LONGEST)}
+    order = {f"test_{name}": place for place, name in enumerate(_LONGEST.split())}
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
 
 
@@ -45,15 +62,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def own_text_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tests keep their text features away from the user's."""
     os.environ["CRG_CACHE"] = str(tmp_path_factory.mktemp("text-cache"))
-
-
-@pytest.fixture(autouse=True, scope="session")
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One worker compiles CRG's kernels, which takes half a minute; the others load its files."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        with FileLock(tmp_path_factory.getbasetemp().with_name("kernels.lock")):
-            for task in map(make_task, ("float64", "float32")):
-                run(create("crg", task), make_stream(task, 20, 8))
 
 
 @pytest.fixture

@@ -168,5 +168,5 @@ class Page:
 def until(holds: Callable[[], Any]) -> None:
     """Wait until something holds on a page, which may be redrawn."""
     ignored = [StaleElementReferenceException]
-    waiting = WebDriverWait(holds, 20, 0.02, ignored)  # type: ignore[type-var]
+    waiting = WebDriverWait(holds, 20, 0.05, ignored)  # type: ignore[type-var]
     waiting.until(lambda _: holds(), "it never came true")

@@ -14,8 +14,6 @@ from documents import ROOT
 from processes import called
 
 SMALL = ("--images", "64", "--views", "2", "--orders", "2")
-
-
 pytestmark = pytest.mark.usefixtures("here")
 
 

@@ -18,7 +18,6 @@ from sentences import check_refused, refused_in_one_sentence
 
 heif: Any = pytest.importorskip("pillow_heif")
 
-
 PHOTO = gradient(64, 48)
 
 

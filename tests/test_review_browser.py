@@ -116,9 +116,8 @@ def status(browser: Chrome) -> str:
 def test_a_click_corrects_or_confirms_and_undo_takes_it_back(browser: Chrome) -> None:
     """The card shows the new label and its mark; Undo brings the old one back; Enter confirms."""
     card(browser, "a.png").click()
-    [option] = [
-        li for li in browser.find_elements("css selector", "#options li") if li.text == "fox"
-    ]
+    options = browser.find_elements("css selector", "#options li")
+    [option] = [each for each in options if each.text == "fox"]
     option.click()
     assert corrections(browser) == {**GIVEN, "a.png": "fox"}
     assert "fox\ncorrected" in card(browser, "a.png").text

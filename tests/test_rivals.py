@@ -188,8 +188,6 @@ PLAIN: dict[str, Callable[[Numbers, Numbers], Iterator[Numbers]]] = {
     "logit_bias": lambda text, stream: plain_bias(text, stream, 1 / len(text), -1),
     "class_prior": lambda text, stream: plain_bias(text, stream, 1, 1),
 }
-
-
 OPTIONS: dict[str, dict[str, Any]] = {
     "onzeta": {"length": 150},
     "dota": {"refresh": 0.0},

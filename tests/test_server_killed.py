@@ -89,7 +89,7 @@ class Sender(threading.Thread):
                 try:
                     answer = client.post(path, headers={"Idempotency-Key": key}, **content)
                 except httpx.HTTPError:  # it was killed: wait until it is back
-                    time.sleep(0.02)
+                    time.sleep(0.1)
                     continue
                 if answer.status_code == 503:  # no encoder answered in time: send it again
                     time.sleep(float(answer.headers["Retry-After"]))

@@ -104,9 +104,8 @@ def test_images_arrive_with_their_answers(page: Page) -> None:
     answers = page.answers()[::-1]
     assert page.cards(".file") == [f"{index}.png" for index in range(5, -1, -1)]
     assert page.cards(".label") == [answer["label"] for answer in answers]
-    for card, mark, answer in zip(
-        page.cards(".percent"), page.cards(".mark"), answers, strict=True
-    ):
+    parts = zip(page.cards(".percent"), page.cards(".mark"), answers, strict=True)
+    for card, mark, answer in parts:
         assert float(card.rstrip("%")) == pytest.approx(100 * answer["probability"], abs=0.5)
         assert f"zero-shot: {answer['zero_shot_label']}" in mark
         assert ("changed" in mark) == answer["changed"]
@@ -280,9 +279,8 @@ def test_two_watch_one_session(page: Page) -> None:
         other = page.other(1)
         page.correct(1, other)
         page.browser.switch_to.window(second)
-        until(
-            lambda: page.cards(".file") == ["1.png", "0.png"] and page.cards(".label")[1] == other
-        )
+        until(lambda: page.cards(".file") == ["1.png", "0.png"])
+        until(lambda: page.cards(".label")[1] == other)
         until(lambda: "2 images" in page.text("#facts"))
         page.click("#delete")
         page.accept()

@@ -15,8 +15,9 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from PIL import Image
@@ -24,12 +25,16 @@ from PIL import Image
 _SHELL = re.compile(r"^!(.*)$", re.MULTILINE)  # a line that Jupyter gives to the shell
 
 
-def run(path: Path) -> dict[str, Any]:
+def run(path: Path, replaced: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
     """The notebook with the outputs of its cells, run from top to bottom in a fresh namespace.
 
-    A notebook works in the folder that it changes to; the folder of the caller stays.
+    A notebook works in the folder that it changes to; the folder of the caller stays. Texts that
+    are ``replaced``, each by another, make it a smaller one.
     """
-    notebook: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    notebook: dict[str, Any] = json.loads(text)
     namespace: dict[str, Any] = {"__name__": "__main__", "_shell": _shell}
     with contextlib.chdir("."):
         for number, cell in enumerate(_code_cells(notebook), start=1):

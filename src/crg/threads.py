@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -10,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from threadpoolctl import ThreadpoolController
+
 # Variables that array libraries look at when they are imported.
 _LIBRARIES = ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "NUMBA_NUM", "VECLIB_MAXIMUM")
 ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
@@ -17,6 +20,7 @@ ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
 _blas_lock = threading.Lock()
 _blas_users = 0  # that are inside one_blas_thread
 _blas_limits: list[Any] = []
+_libraries = functools.cache(ThreadpoolController)  # to look for NumPy's takes milliseconds
 
 
 @contextmanager
@@ -30,9 +34,7 @@ def one_blas_thread() -> Iterator[None]:
     global _blas_users
     with _blas_lock:
         if _blas_users == 0:
-            from threadpoolctl import threadpool_limits
-
-            _blas_limits.append(threadpool_limits(limits=1, user_api="blas"))
+            _blas_limits.append(_libraries().limit(limits=1, user_api="blas"))
         _blas_users += 1
     try:
         yield

@@ -72,11 +72,7 @@ def compare(
 
 
 def run_missing(
-    planned: Plan,
-    known: Ledger,
-    options: EngineOptions,
-    lines: bool = False,
-    is_kept: bool = True,
+    planned: Plan, known: Ledger, options: EngineOptions, lines: bool = False, is_kept: bool = True
 ) -> int:
     """Run what the results file does not hold, with a progress display, and count what failed.
 

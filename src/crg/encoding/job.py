@@ -37,13 +37,7 @@ from crg.features.store import (
 from crg.images.image_set import ImageSet
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe, iter_views
-from crg.prompts import (
-    Cache,
-    Descriptions,
-    class_prompts,
-    distinct_names,
-    encode_classes,
-)
+from crg.prompts import Cache, Descriptions, class_prompts, distinct_names, encode_classes
 from crg.threads import processors
 from crg.types import InputError
 

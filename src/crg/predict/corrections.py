@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 from urllib.parse import quote
-from xml.sax.saxutils import quoteattr
 
 import msgspec
 import numpy as np
@@ -175,6 +174,8 @@ def label_studio_files(out: Path) -> list[Path]:
 
 def write_label_studio(answers: AnswerFile, out: Path) -> None:
     """Write the answers as tasks, and the labelling configuration of their project."""
+    from xml.sax.saxutils import quoteattr  # which imports urllib.request
+
     version = f"{answers.settings['method']} on {answers.settings['model']}"
     tasks = json.dumps(list(_tasks(answers.lines or (), version)), indent=1)
     choices = (f"<Choice value={quoteattr(name)}/>" for name in answers.classes)
