@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,21 @@ def test_all_is_written(
     (tmp_path / "performance.md").write_text(f"{report.BEGIN}\n{report.END}\n")
     step.write(record, report.tables(record))
     assert "### Goals" in (tmp_path / "performance.md").read_text()
-    assert (ROOT / "docs/performance.md").read_text().count("bench:") == 2
     assert json.loads((tmp_path / "performance.json").read_text()) == record
     assert 1_000 < (tmp_path / "performance.svg").stat().st_size < 150_000
+
+
+def test_tables_of_the_documents_are_those_of_the_stored_measurements() -> None:
+    """docs/performance.md prints performance.json; ratios of the other tables fit their times."""
+    record, document = ((ROOT / f"docs/performance.{kind}").read_text() for kind in ("json", "md"))
+    assert report.between_markers(document, report.tables(json.loads(record))) == document
+    times = re.findall(r"([\d.]+) ms \| ([\d.]+) x", (ROOT / "docs/encoders.md").read_text())
+    assert len(times) == 12
+    for place, (ms, ratio) in enumerate(times):
+        assert float(ratio) == pytest.approx(float(times[place % 2][0]) / float(ms), abs=0.051)
+    service = (ROOT / "docs/service.md").read_text()
+    [bare] = re.findall(r"\| bare \| (\d+) \| 1 \|", service)
+    rates = re.findall(r"client[^|]*?(\d+)? \| (\d+) \| (0\.\d+) \|", service)
+    assert len(rates) == 4
+    for own_bare, rate, ratio in rates:
+        assert float(ratio) == pytest.approx(int(rate) / int(own_bare or bare), abs=0.0101)
