@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from typing import Any
 from unittest.mock import patch
 
@@ -47,59 +48,56 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def assert_agree(
-    text: Any, stream: Any, dtype: str, options: dict[str, Any], scale: float = 20.0
+    text: Any, stream: Any, options: dict[str, Any], dtypes: Iterable[str] = tuple(TOLERANCE)
 ) -> tuple[int, int]:
     """Compare the compiled and the array code with the plain form, step by step.
 
     Returns how often the cache changed and the text evolved. The plain form always computes in
-    double precision, on the very bits that the adapter sees: autograd in single precision is
+    double precision, on the bits that an adapter sees there: autograd in single precision is
     itself off by more than the tolerance.
     """
-    task = crg.Task([f"class {k}" for k in range(len(text))], np.asarray(text, dtype), scale)
-    adapters = {form: crg.create("crg", task, **options) for form in FORMS}
-    adapter = adapters["compiled"]
-    text = torch.tensor(task.text_features, dtype=torch.float64)
-    plain = Oracle(text, scale, adapter.config)
-    changes = 0
-    for views in np.asarray(stream, dtype):
-        # The adapter's own normalisation, so that both see the same bits.
-        sample = adapter._sample(views, None)
-        expected = plain.step(torch.tensor(sample.views, dtype=torch.float64)).numpy()
-        allowed = TOLERANCE[dtype] * np.abs(expected).max()
-        best = int(expected.argmax())
-        for form, each in adapters.items():
-            with patch.object(parts, "_kernels", FORMS[form]):
-                prediction = each.step(sample.views)
-            np.testing.assert_allclose(prediction.logits, expected, 0, allowed, err_msg=form)
-            if prediction.label != best:
-                assert dtype == "float32"
-                assert expected[best] - expected[prediction.label] <= allowed
-        changes += prediction.diagnostics.cache_changed
-    for each in adapters.values():
-        method: Any = each._method
+    names = [f"class {k}" for k in range(len(text))]
+    tasks = {dtype: crg.Task(names, np.asarray(text, dtype), 20.0) for dtype in dtypes}
+    one = crg.create("crg", crg.Task(names, text, 20.0), **options)
+    plain = Oracle(torch.tensor(one.task.text_features), 20.0, one.config)
+    samples = [one._sample(views, None).views for views in stream]  # normalised
+    expected = [plain.step(torch.tensor(views)).numpy() for views in samples]
+    for (form, kernels), dtype in itertools.product(FORMS.items(), dtypes):
+        adapter, changes = crg.create("crg", tasks[dtype], **options), 0
+        with patch.object(parts, "_kernels", kernels):
+            predictions = [adapter.step(views.astype(dtype)) for views in samples]
+        for got, right in zip(predictions, expected, strict=True):
+            allowed, where = TOLERANCE[dtype] * np.abs(right).max(), f"{form} in {dtype}"
+            np.testing.assert_allclose(got.logits, right, 0, allowed, err_msg=where)
+            if got.label != (best := int(right.argmax())):
+                assert dtype == "float32" and right[best] - right[got.label] <= allowed
+            changes += got.diagnostics.cache_changed
+        method: Any = adapter._method
         assert method.text.n_updates == plain.n_updates
     return changes, plain.n_updates
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_long_stream_agrees_with_the_plain_form(dtype: str) -> None:
-    """Over 2,200 steps with many evictions both forms give the same logits."""
-    text, stream = clustered(seed=1, n=2200)
-    changes, evolved = assert_agree(text, stream, dtype, {})
-    assert changes > 10 * 12 + 300  # far more than fill the queues: entries were thrown out
+def test_long_stream_agrees_with_the_plain_form() -> None:
+    """Over 1,100 steps with many evictions both forms give the same logits.
+
+    The ridge moves on its grid 88 times, the text separation is refreshed 16 times, and between
+    rebuilds the inverse takes in as many terms as it holds.
+    """
+    text, stream = clustered(seed=1, n=1100)
+    changes, evolved = assert_agree(text, stream, {"queue_size": 20})
+    assert changes > 10 * 20 + 300  # far more than fill the queues: entries were thrown out
     assert evolved > 100
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_choice_agrees_with_the_plain_form(variant: str, dtype: str) -> None:
+def test_every_choice_agrees_with_the_plain_form(variant: str) -> None:
     """Rows of the ablation, options and several views per image mean the same in both forms."""
     text, stream = clustered(seed=3, n=120, n_classes=7, width=20, n_views=20)
-    assert_agree(text, stream, dtype, VARIANTS[variant])
+    assert_agree(text, stream, VARIANTS[variant])
 
 
 @pytest.mark.parametrize("n_classes,width", [(2, 4), (3, 2), (40, 8)])
 def test_odd_sizes_agree_with_the_plain_form(n_classes: int, width: int) -> None:
     """Few classes, narrow features and more classes than dimensions are no special case."""
     text, stream = clustered(seed=4, n=150, n_classes=n_classes, width=width)
-    assert_agree(text, stream, "float64", {"queue_size": 4})
+    assert_agree(text, stream, {"queue_size": 4}, ["float64"])

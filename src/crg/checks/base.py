@@ -64,7 +64,7 @@ def run(adapter: Adapter, stream: Iterable[Array]) -> Logits:
     return [on_host(adapter.step(views).logits) for views in stream]
 
 
-def run_with_changing_classes(adapter: Adapter, stream: Array) -> Logits:
+def run_with_changing_classes(adapter: Adapter, stream: Sequence[Array]) -> Logits:
     """The logits of a stream, where a class is added after a third and one removed after two."""
     third = len(stream) // 3
     logits = run(adapter, stream[:third])
@@ -118,6 +118,12 @@ def make_stream(task: Task, n: int, views: int = 1, *, noise: float = 1.5, seed:
     return _unit(images[:, None] + jitter).astype(text.dtype)
 
 
+def mixed_stream(task: Task, n: int, *, noise: float = 1.5, seed: int = 1) -> list[Floats]:
+    """Images of one view and of several in turn, as ``make_stream`` makes them."""
+    stream = make_stream(task, n, max(VIEW_COUNTS), noise=noise, seed=seed)
+    return [views[: VIEW_COUNTS[place % 2]] for place, views in enumerate(stream)]
+
+
 def another_direction(task: Task, seed: int = 9) -> Floats:
     """A text feature that the task does not have yet, (D,)."""
     row = np.random.default_rng(seed).standard_normal(task.width)
@@ -157,6 +163,7 @@ class WordHashes:
         rows = np.asarray(task.text_features, dtype=np.float64)
         self.known = dict(zip(task.class_names, rows, strict=True))
         self.known.setdefault(ADDED, np.asarray(another_direction(task), dtype=np.float64))
+        self._made: dict[tuple[str, ...], tuple[Any, Any]] = {}
 
     def context_of(self, words: str) -> Any:
         """One vector per word, (M, E)."""
@@ -167,16 +174,20 @@ class WordHashes:
 
     def encode(self, context: Any, endings: Sequence[str]) -> Any:
         """normalize(e_k + tanh(mean of the context times a matrix that depends on k))."""
+        key = tuple(endings)
+        ends, matrices = self._made.get(key) or self._made.setdefault(key, self._constants(key))
+        bent = ends + (context.mean(dim=-2).to(ends.dtype) @ matrices).reshape(ends.shape).tanh()
+        return bent / bent.norm(dim=-1, keepdim=True)
+
+    def _constants(self, endings: Sequence[str]) -> tuple[Any, Any]:
+        """All e_k, (K, D), and the matrices of all k side by side, (E, K D)."""
         import torch
 
-        n, width, names = len(endings), self.width, [end.rstrip(".") for end in endings]
-        unbent = [self.known.get(name, _direction(name, width)) for name in names]
-        bends = [_direction(f"bend {end}", _CONTEXT_WIDTH * width) for end in endings]
-        ends, bent = (torch.from_numpy(np.stack(rows)) for rows in (unbent, bends))
-        matrices = bent.reshape(n, _CONTEXT_WIDTH, width)
-        mean = context.mean(dim=-2).expand(n, _CONTEXT_WIDTH).to(ends.dtype)
-        bent = ends + torch.tanh(torch.einsum("ke,ked->kd", mean, matrices))
-        return torch.nn.functional.normalize(bent, dim=-1)
+        names, size = [end.rstrip(".") for end in endings], _CONTEXT_WIDTH * self.width
+        ends = np.stack([self.known.get(name, _direction(name, self.width)) for name in names])
+        bends = np.stack([_direction(f"bend {end}", size) for end in endings])
+        matrices = bends.reshape(-1, _CONTEXT_WIDTH, self.width).transpose(1, 0, 2)
+        return torch.tensor(ends), torch.tensor(matrices.reshape(_CONTEXT_WIDTH, -1))
 
 
 def _few(task: Task) -> FewShot:

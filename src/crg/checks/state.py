@@ -17,16 +17,15 @@ from crg.adapter import Adapter, load
 from crg.checks.answers import require_sound
 from crg.checks.base import (
     ADDED,
-    VIEW_COUNTS,
     Make,
     another_direction,
     make_stream,
     make_task,
+    mixed_stream,
     on_host,
     require,
     require_same,
     run,
-    run_with_changing_classes,
 )
 from crg.resources import TEXT_ENCODER
 from crg.types import InputError, Task
@@ -50,48 +49,42 @@ def copied_adapter_continues(make: Make) -> None:
 def state_is_bounded(make: Make) -> None:
     """Once queues are full the state stops growing: 240 samples need no more room than 100."""
     task = make_task()
-    for views in VIEW_COUNTS:
-        adapter = make(task)
-        stream = make_stream(task, 240, views)
-        run(adapter, stream[:100])
-        before = size_of(adapter._method)
-        run(adapter, stream[100:])
-        after = size_of(adapter._method)
-        require(after <= before, f"The state grew from {before} to {after} bytes with more samples")
+    adapter, stream = make(task), mixed_stream(task, 240)
+    run(adapter, stream[:100])
+    before = size_of(adapter._method)
+    run(adapter, stream[100:])
+    after = size_of(adapter._method)
+    require(after <= before, f"The state grew from {before} to {after} bytes with more samples")
 
 
 def answering_changes_nothing(make: Make) -> None:
     """An answer without learning is sound, is no step, and leaves everything as it was."""
     task = make_task()
-    for views in VIEW_COUNTS:
-        stream = make_stream(task, 60, views)
-        adapter, other = make(task), make(task)
-        for place, sample in enumerate(stream):
-            first, again = adapter.answer(sample), adapter.answer(sample)
-            require_sound(first, task, " without learning")
-            left, right = [on_host(first.logits)], [on_host(again.logits)]
-            require_same(left, right, "An answer without learning changed the next one")
-            require(adapter.n_steps == place, "An answer without learning was counted as a step")
-            left, right = run(adapter, [sample]), run(other, [sample])
-            require_same(left, right, "An answer without learning changed the next step")
+    adapter, other = make(task), make(task)
+    for place, sample in enumerate(mixed_stream(task, 60)):
+        first, again = adapter.answer(sample), adapter.answer(sample)
+        require_sound(first, task, " without learning")
+        left, right = [on_host(first.logits)], [on_host(again.logits)]
+        require_same(left, right, "An answer without learning changed the next one")
+        require(adapter.n_steps == place, "An answer without learning was counted as a step")
+        left, right = run(adapter, [sample]), run(other, [sample])
+        require_same(left, right, "An answer without learning changed the next step")
 
 
 def second_pass_answers_every_image(make: Make) -> None:
     """A second pass gives one sound answer per image, the same after saving and loading."""
     task = make_task()
-    for views in VIEW_COUNTS:
-        stream = list(enumerate(make_stream(task, 40, views), 1))
-        adapter = make(task)
-        run(adapter, [sample for _, sample in stream])
-        again = _saved_and_loaded(adapter)
-        answers = list(adapter.second_pass(stream))
-        require(len(answers) == len(stream), "A second pass did not answer every image")
-        require(adapter.n_steps == len(stream), "A second pass was counted as steps")
-        for answer in answers:
-            require_sound(answer, task, " in a second pass")
-        left = [on_host(answer.logits) for answer in answers]
-        right = [on_host(answer.logits) for answer in again.second_pass(stream)]
-        require_same(left, right, "A second pass differs after saving and loading")
+    adapter, stream = make(task), list(enumerate(mixed_stream(task, 40), 1))
+    run(adapter, [sample for _, sample in stream])
+    again = _saved_and_loaded(adapter)
+    answers = list(adapter.second_pass(stream))
+    require(len(answers) == len(stream), "A second pass did not answer every image")
+    require(adapter.n_steps == len(stream), "A second pass was counted as steps")
+    for answer in answers:
+        require_sound(answer, task, " in a second pass")
+    left = [on_host(answer.logits) for answer in answers]
+    right = [on_host(answer.logits) for answer in again.second_pass(stream)]
+    require_same(left, right, "A second pass differs after saving and loading")
 
 
 def corrections_are_taken_in_or_refused(make: Make) -> None:
@@ -117,15 +110,16 @@ def corrections_are_taken_in_or_refused(make: Make) -> None:
 
 def _require_takes_up_again(make: Make, again: Callable[[Adapter], Adapter], what: str) -> None:
     task = make_task()
-    for views in VIEW_COUNTS:
-        stream = make_stream(task, 100, views)
-        for pause in (0, 1, 70):
-            adapter = make(task)
-            run(adapter, stream[:pause])
-            _require_equal_futures(adapter, again(adapter), stream[pause : pause + 30], what)
+    stream = mixed_stream(task, 170)
+    for pause in (0, 1, 70):
         adapter = make(task)
-        run_with_changing_classes(adapter, stream[:70])
-        _require_equal_futures(adapter, again(adapter), stream[70:], what + " of changed classes")
+        run(adapter, stream[:pause])
+        _require_equal_futures(adapter, again(adapter), stream[pause : pause + 30], what)
+    adapter.add_class(ADDED, another_direction(task))  # the last one goes on
+    run(adapter, stream[100:120])
+    adapter.remove_class("class 1")
+    run(adapter, stream[120:140])
+    _require_equal_futures(adapter, again(adapter), stream[140:], what + " of changed classes")
 
 
 def _require_equal_futures(original: Adapter, other: Adapter, stream: Any, what: str) -> None:
@@ -180,11 +174,10 @@ def order_of_classes_does_not_matter(make: Make) -> None:
     order = np.random.default_rng(5).permutation(task.n_classes)
     names = tuple(task.class_names[k] for k in order)
     shuffled = Task(names, task.text_features[order], task.logit_scale)
-    for views in VIEW_COUNTS:
-        stream = make_stream(task, 100, views)
-        expected = [logits[order] for logits in run(make(task), stream)]
-        sentence = "Classes in another order gave other logits"
-        require_same(expected, run(make(shuffled), stream), sentence, 1e-7)
+    stream = mixed_stream(task, 100)
+    expected = [logits[order] for logits in run(make(task), stream)]
+    sentence = "Classes in another order gave other logits"
+    require_same(expected, run(make(shuffled), stream), sentence, 1e-7)
 
 
 def classes_changed_at_once_count_as_given(make: Make) -> None:
@@ -195,7 +188,7 @@ def classes_changed_at_once_count_as_given(make: Make) -> None:
     grown.add_class(ADDED, another_direction(task))
     shrunk.remove_class("class 2")
     for adapter, given, what in ((grown, larger, "added"), (shrunk, smaller, "removed")):
-        stream = make_stream(given, 80, 8)
+        stream = make_stream(given, 60, 8)
         sentence = f"A class {what} before the first sample left a trace"
         require_same(run(make(given), stream), run(adapter, stream), sentence, 1e-9)
 
