@@ -36,7 +36,7 @@ class Pair:
         largest, best = np.abs(expected).max(), np.sort(expected)[-2:]
         for dtype, adapter in self.adapters.items():
             got, allowed = adapter.step(rows.astype(dtype)), TOLERANCE[dtype] * largest
-            np.testing.assert_allclose(got.logits, expected, rtol=0, atol=allowed, err_msg=dtype)
+            assert np.abs(got.logits - expected).max() <= allowed, dtype
             if best[1] - best[0] > allowed:  # no tie up to rounding
                 assert got.label == expected.argmax()
         self.n_changed += int(expected.argmax() != (self.plain.text @ rows[0]).argmax())
