@@ -183,7 +183,7 @@ STEP_ROWS: dict[str, Callable[[Record], str]] = {
     "plain form / CRG": _ratio(c.ORACLE, c.CRG),
     "CRG / TDA": _ratio(c.CRG, c.TDA),
     "CRG / the least": _ratio(c.CRG, c.LEAST),
-    "share of steps that changed the cache": _of_crg("share_replaced", percent=True),
+    "fraction of steps that changed the cache": _of_crg("share_replaced", percent=True),
 }
 
 
