@@ -51,7 +51,8 @@ leads at 30%; zero-shot at 60%; first 50, 100, 200 and 500 images; above 0.9 whe
 paper's six rows; keep three images per class and CRG twelve; 5% quantile; at most 1,200
 96 x 96 pixels; One in ten of the 1,440 combinations; 32 of these; in severity 1 to 5
 64 x 64 pixels; seven convolutions; 24 words through two transformer layers; width 256
-scale is 19; 60,000 images; 32 held-out classes; severity 3 on; at night, severity 5""".replace(
+scale is 19; 60,000 images; 32 held-out classes; severity 3 on; at night, severity 5
+two modules were joined; Of 5,161 runs repeated; streams) 4,129 were the same""".replace(
     "\n", "; "
 ).split("; ")
 
